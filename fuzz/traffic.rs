@@ -57,7 +57,7 @@ pub fn through(function: &str, configs: &[Value], data: &[u8]) -> Option<Graph> 
         graph.effects_mut().events.clear();
         graph.effects_mut().reports.clear();
     }
-    assert_eq!(graph.records().live(), 0);
+    assert_eq!(graph.flows().records().live(), 0);
     if let Some(buffers) = &graph.stages()[0].shared().buffers {
         assert_eq!(buffers.used_bytes(), 0, "ended flows left bytes in buffers");
     }

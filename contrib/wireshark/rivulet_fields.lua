@@ -1,26 +1,9 @@
 -- Fields of frames, and the names of their values.
 
-local KINDS = {
-    [0x01] = "Hello", [0x10] = "Time", [0x11] = "Step", [0x12] = "Answer", [0x13] = "Packet",
-    [0x14] = "Message", [0x15] = "Control", [0x16] = "Figures asked", [0x17] = "Reset",
-    [0x18] = "Resume", [0x19] = "Finish", [0x1a] = "Units", [0x1b] = "Assign", [0x1c] = "Stopped",
-    [0x1d] = "Policy", [0x1e] = "Renew", [0x1f] = "Relayed", [0x20] = "Report", [0x21] = "Output",
-    [0x22] = "Figures", [0x23] = "Leave", [0x24] = "Policy read", [0x25] = "Gone", [0x26] = "Relay",
-    [0x30] = "Peer message", [0x31] = "Forwarded packet", [0x40] = "Passed packet",
-    [0x41] = "Claim", [0x42] = "Granted", [0x43] = "Released", [0x60] = "Policy proposed",
-    [0x61] = "Proposal answered", [0x62] = "Policy holds", [0x63] = "Proposal void",
-    [0x64] = "Policy asked", [0x65] = "Present policy", [0x66] = "Policy run",
-    [0x6c] = "Taken over", [0x6d] = "Figures of functions", [0x70] = "Part",
-}
-local OF_DISPATCHER = { [0] = "Release", "Adopt", "End", "Drain", "Replicate" }
-local OF_UNIT = { [0] = "Expire", "Drained", "Lost", "Refuse", "Arrived", "Replicated" }
-local OF_PEER = {
-    [0] = "Pull", "State", "StateAck", "Replicate", "Delta", "NeedFull", "End", "Refuse",
-    "Changes",
-}
-local REASONS = { [0] = "unreadable", "incompatible", "conflict", "no room" }
+local folder = debug.getinfo(1, "S").source:match("^@(.*[/\\])") or ""
+local declared = dofile(folder .. "rivulet_messages.lua")
+
 local ROLES = { [0] = "dispatcher", "unit" }
-local HANDOVERS = { [0] = "none", "from" }
 local SIDES = { [0] = "inside", "outside" }
 local OPTIONS = { "Short stamp", "Long stamp", "Flow key", "Length on the wire" }
 local LINKS = { [0x6558] = "Ethernet" }
@@ -30,35 +13,22 @@ local function field(name, kind, title, ...)
     f[name] = ProtoField[kind]("rivulet." .. name, title, ...)
     fields[#fields + 1] = f[name]
 end
-field("kind", "uint8", "Kind", base.HEX, KINDS)
-field("of_dispatcher", "uint8", "Message", base.DEC, OF_DISPATCHER)
-field("of_unit", "uint8", "Message", base.DEC, OF_UNIT)
-field("of_peer", "uint8", "Message", base.DEC, OF_PEER)
-field("flow_index", "uint32", "Flow index")
-field("flow_generation", "uint32", "Flow generation")
-field("epoch", "uint32", "Epoch")
-field("seq", "uint64", "Seq")
+field("kind", "uint8", "Kind", base.HEX, declared.kinds)
 field("last", "uint64", "Last seq")
 field("arrival", "uint64", "Arrival (ns)")
 field("arrival_low", "uint32", "Arrival (ns, lowest 32 bits)")
-field("handover", "uint8", "Handover", base.DEC, HANDOVERS)
 field("targets", "uint8", "Targets of replicas", base.HEX)
 field("at_once", "uint8", "Replicated at once")
 field("unit", "uint16", "Unit")
-field("owner", "uint16", "Owner")
 field("previous", "uint16", "Previous owner")
-field("holder", "uint16", "Holder")
-field("reason", "uint8", "Reason", base.DEC, REASONS)
 field("again", "uint8", "Repeated")
 field("to", "uint16", "Next owner")
 field("has", "uint8", "Has a replica")
 field("has_epoch", "uint32", "Epoch of the replica")
 field("has_seq", "uint64", "Seq of the replica")
 field("is_reported", "uint8", "Reported")
-field("watermark", "uint64", "Watermark")
 field("ahead", "uint64", "Seqs ahead of the watermark", base.HEX)
 field("record", "bytes", "Flow record")
-field("delta", "bytes", "Delta")
 field("time", "uint64", "Time (ns)")
 field("stage", "uint32", "Stage")
 field("command", "string", "Command")
@@ -122,7 +92,28 @@ field("drop_reason", "string", "Drop reason")
 field("frame", "bytes", "Frame")
 field("more", "bytes", "Fields of a later version")
 
-return {
-    f = f, all = fields, kinds = KINDS, of_dispatcher = OF_DISPATCHER, of_unit = OF_UNIT,
-    of_peer = OF_PEER, options = OPTIONS,
-}
+-- Fields of messages that have no title of their own above are shown by their names.
+local function add(list)
+    for _, part in ipairs(list) do
+        local name = part[1]
+        if not f[name] then
+            local title = name:sub(1, 1):upper() .. name:sub(2):gsub("_", " ")
+            field(name, part[2], title, part.words and base.DEC or nil, part.words)
+        end
+        for _, case in pairs(part.cases or {}) do
+            add(case)
+        end
+    end
+end
+local messages = {}
+for _, of in ipairs({ "of_dispatcher", "of_unit", "of_peer" }) do
+    local names = {}
+    for tag, message in pairs(declared[of]) do
+        names[tag] = message.name
+        add(message.fields)
+    end
+    field(of, "uint8", "Message", base.DEC, names)
+    messages[of] = declared[of]
+end
+
+return { f = f, all = fields, kinds = declared.kinds, messages = messages, options = OPTIONS }

@@ -6,10 +6,11 @@
 local folder = debug.getinfo(1, "S").source:match("^@(.*[/\\])") or ""
 local fields = dofile(folder .. "rivulet_fields.lua")
 local f, KINDS, OPTIONS = fields.f, fields.kinds, fields.options
-local OF_DISPATCHER, OF_UNIT, OF_PEER = fields.of_dispatcher, fields.of_unit, fields.of_peer
+local MESSAGES = fields.messages
 
 local TRUNCATED = "the frame is truncated"
 local ETHERNET, ETHERNET_LINK = 0x6558, 1
+local SIZES = { uint8 = 1, uint16 = 2, uint32 = 4, uint64 = 8 }
 local NO_TARGETS, ALL_TARGETS = 0xff, 0xfe
 local ADDRESS_NONE = ("\0"):rep(12)
 local MAPPED = ("\0"):rep(10) .. "\255\255"
@@ -105,12 +106,6 @@ function Reader:key(title)
         self.tree:add_le(f.place, self:take(2))
         self.tree:add_le(f.scope, self:take(8))
     end)
-end
-
-function Reader:record()
-    self:add("watermark", 8)
-    self:add("ahead", 8)
-    self:sized("record")
 end
 
 function Reader:short_stamp()
@@ -212,99 +207,36 @@ function Reader:packet(pinfo, root)
     return text
 end
 
-local OF_DISPATCHER_FIELDS = {
-    [0] = function(r)
-        r:add("epoch", 4)
-        r:add("owner", 2)
-        r:add("last", 8)
-        r:handover()
-    end,
-    function(r)
-        r:add("epoch", 4)
-        r:add("previous", 2)
-        r:add("last", 8)
-    end,
-    function() end,
-    [4] = function(r)
-        r:add("epoch", 4)
-        r:add("to", 2)
-    end,
-}
-
-function Reader:of_dispatcher()
-    local kind = self:add("of_dispatcher", 1)
-    local read, name = OF_DISPATCHER_FIELDS[kind], OF_DISPATCHER[kind] or "unknown message"
-    if not read then
-        return name
-    end
-    local flow = self:flow()
-    read(self)
-    return name .. " flow " .. flow
-end
-
-function Reader:of_unit()
-    local kind = self:add("of_unit", 1)
-    local name = OF_UNIT[kind]
-    if kind == 1 then
-        return name
-    elseif not name then
-        error({ fault = "the frame has an invalid message" })
-    end
-    local flow = self:flow()
-    self:add("epoch", 4)
-    if kind == 0 then
-        self:add("seq", 8)
-    elseif kind == 3 then
-        self:add("holder", 2)
-        self:add("reason", 1)
-    end
-    return name .. " flow " .. flow
-end
-
-local function changes(r)
-    r:add("watermark", 8)
-    r:add("ahead", 8)
-    r:sized("delta")
-end
-
-local OF_PEER_FIELDS = {
-    [0] = function(r)
-        r:add("owner", 2)
-        r:add("last", 8)
-        r:add("again", 1)
-        if not r:is_empty() and r:add("has", 1) == 1 then
-            r:add("has_epoch", 4)
-            r:add("has_seq", 8)
+-- Reads fields as they are declared, and notes the values of numbers.
+function Reader:fields(list, values)
+    for _, field in ipairs(list) do
+        local name, kind = field[1], field[2]
+        if field.later and self:is_empty() then
+            return
+        elseif kind == "bytes" then
+            self:sized(name)
+        else
+            local value = self:add(name, SIZES[kind])
+            values[name] = value
+            if field.words and not field.words[value] then
+                error({ fault = "the frame has an invalid " .. name })
+            end
+            self:fields(field.cases and field.cases[value] or {}, values)
         end
-    end,
-    Reader.record,
-    function() end,
-    function(r)
-        r:record()
-        if not r:is_empty() then
-            r:add("is_reported", 1)
-        end
-    end,
-    changes,
-    function(r)
-        r:add("seq", 8)
-    end,
-    function() end,
-    function(r)
-        r:add("reason", 1)
-        r:record()
-    end,
-    changes,
-}
-
-function Reader:of_peer()
-    local kind, flow = self:add("of_peer", 1), self:flow()
-    self:add("epoch", 4)
-    local read = OF_PEER_FIELDS[kind]
-    if read then
-        read(self)
     end
-    return (OF_PEER[kind] or "unknown message") .. " flow " .. flow
+end
+
+-- Reads a message. `of`: the kind of its sender. Returns its name and its flow.
+function Reader:message(of)
+    local message, values = MESSAGES[of][self:add(of, 1)], {}
+    if not message then
+        return nil
+    end
+    self:fields(message.fields, values)
+    if not values.flow_index then
+        return message.name
+    end
+    return message.name .. " flow " .. values.flow_index .. "." .. values.flow_generation
 end
 
 function Reader:report()
@@ -338,7 +270,8 @@ function Reader:report()
     local texts = {}
     for _ = 1, self:count("Messages") do
         texts[#texts + 1] = self:within("Message", function()
-            return self:of_unit()
+            -- Its length is unknown, and with it the place of the next one.
+            return self:message("of_unit") or error({ fault = "the frame has an invalid message" })
         end)
     end
     for _ = 1, self:count("Reports before") do
@@ -465,7 +398,7 @@ READ = {
     [0x13] = forwarded,
     [0x14] = function(r)
         r:add("time", 8)
-        return r:of_dispatcher()
+        return r:message("of_dispatcher") or "unknown message"
     end,
     [0x15] = function(r)
         local stage = r:add("stage", 4)
@@ -519,7 +452,7 @@ READ = {
     [0x30] = function(r)
         local unit = r:add("unit", 2)
         r:add("through", 8)
-        local text = r:of_peer()
+        local text = r:message("of_peer") or "unknown message"
         if not r:is_empty() then
             r:add("time", 8)
         end

@@ -17,7 +17,7 @@ pub const HEAD_BYTES: usize = 16;
 
 /// Maximum bytes of a direction without a result before the detection ends with
 /// [`Detection::Failed`]. It fails earlier when neither beginning can match. If the other direction
-/// had sent nothing or too little to tell, its first bytes may still decide.
+/// had sent nothing or too little for detection, its first bytes may still decide.
 pub const DETECTION_BYTES_MAX: u16 = 16 << 10;
 
 /// Maximum datagrams of a direction without a result before the detection fails.
@@ -79,7 +79,7 @@ pub fn may_be_client_hello(bytes: &[u8]) -> bool {
 pub enum Detection {
     /// Not known yet.
     Unknown,
-    /// None of [`AppProtocol::ALL`], as far as the bytes show.
+    /// None of [`AppProtocol::ALL`], by the bytes seen.
     Failed,
     /// The protocol.
     Known(AppProtocol),

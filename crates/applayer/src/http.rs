@@ -1,7 +1,7 @@
 //! An incremental, passive HTTP/1 parser for requests and responses, valid or not.
 //!
-//! Bytes come in order and in pieces of any size, as TCP delivers them. [`Exchange`] holds the
-//! parser state of both directions in a fixed layout that can be copied as bytes, and reports to an
+//! Input is in order and in pieces of any size, as TCP delivers it. [`Exchange`] holds the parser
+//! state of both directions in a fixed layout that can be copied as bytes, and reports to an
 //! [`HttpSink`]. Only an incomplete line is copied, to a [`LineBuffer`] of the caller's. The parser
 //! has no clock, does not allocate and does no I/O.
 //!

@@ -25,7 +25,8 @@ const LAST_CHUNK: u32 = 4;
 /// A command before `DATA`, or `DATA` itself, was refused.
 const REFUSED: u32 = 5;
 
-/// Progress of [`MAIL`]: within a line, at its beginning, after its dot, and after the CR behind.
+/// Progress of [`MAIL`]: within a line, at its beginning, after its dot, and after the CR that
+/// follows.
 const IN_LINE: u32 = 0;
 const AT_START: u32 = 1;
 const AFTER_DOT: u32 = 2;
@@ -91,7 +92,7 @@ impl MailReader {
     /// Returns how many of the client's next bytes belong to a mail, and whether it ends with them;
     /// `None` if they begin with a command.
     ///
-    /// A client that goes on after `DATA` before the reply came here sends the mail.
+    /// If the client continues after `DATA` before the reply arrives, its bytes are the mail.
     pub fn take(&mut self, bytes: &[u8]) -> Option<(usize, bool)> {
         match self.phase() {
             ASKED => {
@@ -138,7 +139,7 @@ impl MailReader {
 mod tests {
     use super::*;
 
-    /// Returns the mails in what a client sends, in pieces of this length, all of its commands
+    /// Returns the mails in a client's bytes, passed in pieces of this length, with all commands
     /// accepted.
     fn mails(client: &str, len: usize) -> Vec<String> {
         let (mut reader, mut line, mut mails) = (MailReader::default(), Vec::new(), vec![String::new()]);
@@ -192,7 +193,7 @@ mod tests {
         let mut reader = asked();
         ["550 no\r\n", "354 go\r\n"].iter().for_each(|reply| reader.reply(reply.as_bytes()));
         assert_eq!(reader.take(b"x"), Some((1, false)));
-        // Without `DATA` it is the reply to something else.
+        // Without `DATA` it is the reply to another command.
         let mut reader = MailReader::default();
         reader.reply(b"354 go\r\n");
         assert_eq!(reader.take(b"x"), None);

@@ -14,11 +14,11 @@ use crate::policies;
 
 /// Give all nodes of a running cluster another policy, while packets flow
 ///
-/// All nodes read the policy first, those of other dispatchers, too; if one cannot run it, nothing
-/// changes. Then it holds, and one node after the other gives its flows away and comes back with
-/// it. Connections go on; no packet is lost, and a flow has one policy at a time. Nodes that are
-/// away get it when they return. Configurations of functions may change; ports, edges and settings
-/// may not.
+/// All nodes read the policy first, also nodes of other dispatchers; if one cannot run it, nothing
+/// changes. Then the policy is in force. One node after the other hands over its flows and rejoins
+/// with the new policy. Connections continue; no packet is lost, and a flow has one policy at a
+/// time. Nodes that are away get it when they return. Configurations of functions may change;
+/// ports, edges and settings may not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -51,7 +51,7 @@ const PERIOD: Duration = Duration::from_millis(100);
 struct Outcome {
     policy: PolicyResource,
     word: &'static str,
-    /// Why nothing has changed, or who was first.
+    /// The reason that nothing has changed, or the policy that was applied later.
     failure: Option<String>,
 }
 
@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let request = PolicyRequest::from(policies::texts(&args.policy)?);
     let clients = args.api.clients()?;
     let mut refusals = Vec::new();
-    // One order is for the whole cluster. Of several dispatchers, the first that takes it is asked.
+    // One order is for the whole cluster. It is sent to the first dispatcher that accepts it.
     for (address, client) in &clients {
         match order(args, client, &request) {
             Ok(outcome) => return finish(args, &outcome),
@@ -115,7 +115,7 @@ fn order(args: &Args, client: &Client, request: &PolicyRequest) -> anyhow::Resul
                 false => wait(client, order),
             }
         }
-        // Somebody has ordered the same.
+        // The same policy was ordered before.
         Some(rollout) if rollout.stage == RolloutStage::Rolling && !args.no_wait && is_its(&rollout) => {
             wait(client, (rollout.number, rollout.policy_number))
         }

@@ -1,9 +1,7 @@
 //! `rivulet capture`: captures each packet on arrival and departure, with a comment about the
 //! decision of each function.
 
-mod comment;
 mod connect;
-mod trace;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,19 +9,19 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::ArgGroup;
 use io::capture::{CaptureFormat, FormatKind};
+use observe::annotated::AnnotatedCapture;
+use observe::explain::Selection;
+use observe::sinks::Capture;
 use runtime::{Assembly, Live, Runner};
 use values::Nanos;
 
-use crate::explain::{self, Selection};
+use crate::explain;
 use crate::messages::{Console, say};
 use crate::signals::{self, Signals};
-use crate::sinks::Capture;
 use crate::sources::{PortFile, Sources};
 use crate::up::privileges::{self, Uses};
 use crate::up::{self, Nodes, PortInterface};
 use crate::{files, output, policies};
-
-use trace::Trace;
 
 /// Captures packets on arrival and departure, with a comment about the decision of each function
 ///
@@ -100,7 +98,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let text = policies::text(policy)?;
     let assembly = policies::assemble(policy, &text, args.seed)?;
     let filter = args.filter.as_deref();
-    let mut selection = Selection::of_filter(filter, policy, &text, &assembly)?;
+    let mut selection = explain::selection(filter, policy, &text, &assembly)?;
     selection.dropped = args.dropped;
     let name = policy.display().to_string();
     match args.port.is_empty() {
@@ -131,12 +129,12 @@ fn of_captures(
     assembly.graph.expect_offloaded();
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let capture = Capture::with_directions(&args.write, format, &assembly.ports, false)?.begin(None)?;
-    let mut trace = Trace::new(capture, selection, args.count).marks_midstream();
+    let mut trace = AnnotatedCapture::new(capture, selection, args.count).marks_midstream();
     let mut runner = Runner::new(assembly, name);
     while signals.stop().is_none()
         && let Some((frame, from)) = sources.next()
     {
-        trace.take_in(&mut runner, frame, from)?;
+        trace.process(&mut runner, frame, from);
         if trace.is_full() {
             break;
         }
@@ -163,7 +161,7 @@ fn of_interfaces(
     assembly: Assembly,
     name: &str,
 ) -> anyhow::Result<ExitCode> {
-    // What was made for nodes is removed on every way out from here on.
+    // From here on, every exit removes the resources of nodes.
     let nodes = Nodes::start(&assembly, &args.port)?;
     let given = [args.port.clone(), up::node_ports(&assembly)?].concat();
     let interfaces = up::open(&given, &args.driver, &assembly.ports)?;
@@ -175,7 +173,7 @@ fn of_interfaces(
     privileges::refuse_other_calls(&drivers, uses).context("cannot install the system call filter")?;
     let said = up::said(&given, &interfaces);
     let (console, ending) = Console::begin(false).context("cannot start the console thread")?;
-    let mut trace = Trace::new(capture.begin(Some(&console))?, selection, args.count);
+    let mut trace = AnnotatedCapture::new(capture.begin(Some(&console.notices()))?, selection, args.count);
     let runner = Runner::new(assembly, name);
     let mut live = Live::new(runner, interfaces).context("cannot read the state of the interfaces")?;
     if !args.quiet {
@@ -185,7 +183,7 @@ fn of_interfaces(
     let end_ns = args.duration.map(|duration| live.now_ns().saturating_add(duration.0));
     let mut flushed_ns = live.now_ns();
     while signals.stop().is_none() && !trace.is_full() && end_ns.is_none_or(|end_ns| live.now_ns() < end_ns) {
-        trace.round(&mut live)?;
+        trace.round(&mut live);
         live.check_links().iter().for_each(|change| console.say(up::changed(change)));
         if signals.take_reopen() {
             trace.reopen();
@@ -195,7 +193,7 @@ fn of_interfaces(
             trace.flush();
         }
     }
-    live.finish(&mut trace::Alerts::default())?;
+    trace.drain(&mut live);
     nodes.finish();
     ending.finish();
     finish(args, trace)?;
@@ -203,7 +201,7 @@ fn of_interfaces(
 }
 
 /// Completes the file, and returns whether that failed.
-fn finish(args: &Args, trace: Trace) -> anyhow::Result<bool> {
+fn finish(args: &Args, trace: AnnotatedCapture) -> anyhow::Result<bool> {
     let (came, written, outcome) = trace.finish()?;
     if !args.quiet {
         let (came, written) = (output::thousands(came), output::thousands(written));

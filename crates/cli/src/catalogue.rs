@@ -41,7 +41,7 @@ enum Task {
     /// Compare the fast path of functions with their slow path, in random graphs with random
     /// traffic
     ///
-    /// Each graph contains one of the named functions beside others. Commands are sent at random,
+    /// Each graph contains one of the named functions among others. Commands are sent at random,
     /// and flows move to other graphs. Packets, alerts, events, reports, counters, shared state and
     /// the bytes of flow states must be the same. If they differ, the smallest failing graph is
     /// shown, and the exit code is 1.

@@ -16,7 +16,7 @@ use crate::messages::say;
 pub use certificates::{ClusterArgs, issue};
 pub use dispatcher::{DispatcherNode, api_of};
 
-/// Says that the secrets of links are written to a file, if they are.
+/// Warns that the secrets of links are written to a file, if they are.
 pub fn say_key_log(path: Option<&Path>) {
     if let Some(path) = path {
         say!("rivulet: writes the secrets of links to {}: who reads it can decrypt them", path.display());

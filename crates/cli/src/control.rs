@@ -79,7 +79,7 @@ impl Script {
         self.commands.front().is_some_and(|next| start_ns.saturating_add(next.after_ns) <= now_ns)
     }
 
-    /// Executes the commands whose time has come, and returns a line about each.
+    /// Executes the commands that have become due, and returns a line about each.
     pub fn carry_out(&mut self, now_ns: u64, runner: &mut Runner) -> Vec<String> {
         let Ok(said) = self.carry_out_by::<std::convert::Infallible>(now_ns, |stage, words| {
             Ok(runner.control(stage, words))
@@ -87,8 +87,8 @@ impl Script {
         said
     }
 
-    /// The same with a function that executes a command of a stage. A refused command is counted,
-    /// and the next ones follow.
+    /// Does the same with a function that executes a command of a stage. A refused command is
+    /// counted, and the next ones follow.
     ///
     /// # Errors
     /// Errors of `control` other than a refusal.

@@ -16,14 +16,14 @@ use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use values::PositiveBitRate;
 
 use crate::api::ServeOptions;
-use crate::eve::EventKinds;
 use crate::files;
 use crate::output::{self, Format};
 use crate::policies;
-use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile};
 use crate::traffic::{Pps, count};
 use crate::units::ShareOrNone;
+use observe::eve::EventKinds;
+use observe::sinks::{Outputs, Sinks};
 use sample::{History, Outcome};
 use view::Screen;
 use world::{DemoNetwork, LoadCurve, START_NS};
@@ -183,7 +183,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if outcome.report.adds_up() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Traffic of the clients: an ordinary mix to one address, and attacks.
+/// Returns the traffic of the clients: an ordinary mix to one address, and attacks.
 fn profile(args: &Args) -> TrafficProfile {
     TrafficProfile {
         seed: args.seed,

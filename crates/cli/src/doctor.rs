@@ -262,7 +262,7 @@ fn driver(sys: &Path) -> String {
     format!("{name}, {queues} receive queues")
 }
 
-/// The Ethernet interfaces, sorted by name.
+/// Returns the Ethernet interfaces, sorted by name.
 fn all_interfaces() -> Vec<String> {
     let all = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let mut names: Vec<_> = all.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();

@@ -13,7 +13,7 @@ use crate::output::{self, Format, thousands};
 
 /// Drain a node: it gets no new flows, its flows move to other units, and it stops
 ///
-/// Connections go on. Shows the progress, and returns once the node has no flows left.
+/// Connections continue. Shows the progress, and returns once the node has no flows left.
 #[derive(Debug, clap::Args)]
 #[command(after_help = DRAIN_EXAMPLES)]
 pub struct DrainArgs {
@@ -41,7 +41,7 @@ Examples:
 /// Resume a node that drains, or let a drained one join again
 ///
 /// Flows that have left stay where they are. A drained node is spare again, or gets flows if too
-/// few units run; one whose process has ended joins once it runs again.
+/// few units run; if its process has ended, it joins once it runs again.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RESUME_EXAMPLES)]
 pub struct ResumeArgs {

@@ -1,31 +1,18 @@
 //! `rivulet explain`: shows what each function of a policy did to a packet, and why.
 
-mod edges;
-mod headers;
-mod midstream;
-mod rule;
-mod select;
-mod story;
-mod witness;
-
 use std::collections::VecDeque;
 use std::io::{self, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::bail;
-use runtime::{Frame, Runner};
+use observe::explain::{BegunConnections, CollectedOutput, Explanation, Selection, Tracer};
+use runtime::{Assembly, Frame, Runner};
 
 use crate::messages::say;
 use crate::output::{self, Format};
 use crate::policies;
 use crate::sources::{PortFile, Sources};
-pub use edges::EdgeExplanation;
-pub use midstream::BegunConnections;
-pub use select::Selection;
-use story::Explanation;
-pub(crate) use story::deciding_rule;
-pub use witness::{CollectedOutput, Outcome, PacketTrace, Tracer};
 
 /// Explains, packet by packet, what each function of a policy did
 ///
@@ -80,25 +67,24 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut assembly = policies::assemble(&args.policy, &text, args.seed)?;
     policies::say_assumptions(&assembly);
     assembly.graph.expect_offloaded();
-    let filter = args.filter.as_deref();
-    let mut selection = Selection::of_filter(filter, &args.policy, &text, &assembly)?;
+    let mut selection = selection(args.filter.as_deref(), &args.policy, &text, &assembly)?;
     (selection.flow, selection.packet, selection.dropped) = (args.flow, args.packet, args.dropped);
     let mut sources = Sources::open(&args.read, &assembly.ports)?;
     let mut runner = Runner::new(assembly, &args.policy.display().to_string());
-    let mut witness = Tracer::default();
+    let mut tracer = Tracer::default();
     let mut collected = CollectedOutput::default();
     let mut printer = Printer { format: args.output, shown: 0 };
     let mut connections = BegunConnections::default();
     let mut number = 0;
     while let Some((frame, from)) = sources.next() {
         number += 1;
-        let mut explain = |frame: Frame<'_>, from, behind: Option<&str>, runner: &mut Runner| {
-            witness.expect(number, behind);
-            runner.observe(frame, from, &mut witness, &mut collected)?;
-            for mut passage in witness.take(&frame, from, runner) {
-                connections.note(&mut passage);
-                if selection.takes(&passage, runner) && printer.shown < args.limit {
-                    printer.print(&Explanation::new(&passage, &collected, runner))?;
+        let mut explain = |frame: Frame<'_>, from, after_program: Option<&str>, runner: &mut Runner| {
+            tracer.expect(number, after_program);
+            runner.observe(frame, from, &mut tracer, &mut collected)?;
+            for mut trace in tracer.take(&frame, from, runner) {
+                connections.note(&mut trace);
+                if selection.takes(&trace, runner) && printer.shown < args.limit {
+                    printer.print(&Explanation::new(&trace, &collected, runner))?;
                 }
             }
             collected.clear();
@@ -128,6 +114,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if broken.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
+/// Returns the packets that a filter of the policy at `path` with this text selects, or all.
+pub fn selection(
+    filter: Option<&str>,
+    path: &Path,
+    text: &str,
+    assembly: &Assembly,
+) -> anyhow::Result<Selection> {
+    let Some(filter) = filter else { return Ok(Selection::default()) };
+    let (filter, known) = policies::filter(path, text, filter)?;
+    Ok(Selection::matching(filter, &known, assembly))
+}
+
 /// Prints the number of packets with an unknown fate.
 pub fn say_unknown(packets: u64) {
     if packets > 0 {
@@ -138,6 +136,10 @@ pub fn say_unknown(packets: u64) {
     }
 }
 
+/// Printed with JSON, until the former keys are dropped.
+const DEPRECATED_KEYS: &str = "rivulet: the keys `made`, `behind`, `clock` and `told` are deprecated; \
+    use `generated`, `after_program`, `seq` and `events`";
+
 /// Prints explanations one by one, so that a long capture is not kept in memory.
 struct Printer {
     format: Format,
@@ -145,13 +147,13 @@ struct Printer {
 }
 
 impl Printer {
-    fn print(&mut self, story: &Explanation) -> anyhow::Result<()> {
+    fn print(&mut self, explanation: &Explanation) -> anyhow::Result<()> {
         let mut out = io::stdout().lock();
         match self.format {
-            Format::Table => write!(out, "{}{story}", if self.shown > 0 { "\n" } else { "" })?,
+            Format::Table => write!(out, "{}{explanation}", if self.shown > 0 { "\n" } else { "" })?,
             Format::Json => {
                 out.write_all(if self.shown > 0 { b",\n" } else { b"[\n" })?;
-                serde_json::to_writer_pretty(&mut out, story)?;
+                serde_json::to_writer_pretty(&mut out, explanation)?;
             }
         }
         self.shown += 1;
@@ -159,6 +161,9 @@ impl Printer {
     }
 
     fn finish(&self) -> io::Result<()> {
+        if self.format == Format::Json && self.shown > 0 {
+            say!("{DEPRECATED_KEYS}");
+        }
         match self.format {
             Format::Json if self.shown == 0 => output::print("[]\n"),
             Format::Json => output::print("\n]\n"),

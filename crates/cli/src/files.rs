@@ -19,7 +19,7 @@ enum File {
 
 impl File {
     /// Returns `None` for files that may be opened several times (standard streams, pipes, devices)
-    /// and for those that cannot be written.
+    /// and for files that cannot be written.
     fn at(path: &Path) -> Option<File> {
         if path == Path::new("-") {
             return None;

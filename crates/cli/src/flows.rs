@@ -23,7 +23,7 @@ enum FlowsTask {
         /// Flows of this unit: its number, or its node's name
         #[arg(long, value_name = "UNIT")]
         unit: Option<String>,
-        /// Flows of which packets in one direction match, in the policy's language
+        /// Flows with packets of one direction that match, in the policy's language
         #[arg(long, value_name = "FILTER")]
         filter: Option<String>,
         /// List up to N flows

@@ -19,7 +19,7 @@ use crate::output::{self, Format, Table};
 
 /// Runs the experiments that compare Rivulet with published results
 ///
-/// Each experiment shows our figures beside the published ones, whether they match, and whether we
+/// Each experiment compares our figures with the published ones: whether they match, and whether we
 /// beat them. Simulated experiments give the same figures for the same seeds on any machine.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -54,7 +54,7 @@ enum Task {
     },
     /// Tune the baselines on seeds that no experiment measures, and show the best settings
     Tune {
-        /// IDs of experiments [default: all whose baselines have settings]
+        /// IDs of experiments [default: all with settings of their baselines]
         #[arg(value_name = "ID", value_parser = sweep)]
         ids: Vec<SettingsSweep>,
         #[command(flatten)]
@@ -132,7 +132,7 @@ impl Options {
         }
     }
 
-    /// The options that reproduce the figures.
+    /// Returns the options that reproduce the figures.
     fn again(&self) -> String {
         let length = match self.length.length() {
             RunLength::Full => " --full",

@@ -30,7 +30,7 @@ pub enum LogFormat {
 /// Starts the log.
 ///
 /// # Errors
-/// If the filter is invalid, or the journal is asked for and not there.
+/// If the filter is invalid, or if the journal is requested but missing.
 pub fn begin(format: LogFormat) -> anyhow::Result<()> {
     let is_journal = || is_journal_stream(std::env::var("JOURNAL_STREAM").ok().as_deref(), stderr_inode());
     let format = match format {
@@ -57,7 +57,7 @@ pub fn begin(format: LogFormat) -> anyhow::Result<()> {
     tracing_subscriber::registry().with(layer.with_filter(filter)).try_init().context("cannot start the log")
 }
 
-/// Device and inode of standard error.
+/// Returns device and inode of standard error.
 fn stderr_inode() -> Option<(u64, u64)> {
     let file = std::fs::metadata("/proc/self/fd/2").ok()?;
     Some((file.dev(), file.ino()))

@@ -8,6 +8,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use observe::notice::Notices;
 use sd_notify::NotifyState;
 use telemetry::shown_lines;
 
@@ -25,7 +26,7 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// Implements [`say`]. Texts of others are made safe to show.
+/// Implements [`say`]. Escapes control characters.
 pub fn write_line(line: &str) {
     write_text(&format!("{}\n", shown_lines(line)));
 }
@@ -83,13 +84,13 @@ pub struct Ending {
 
 enum Line {
     Say(String),
-    /// The current rates, for a terminal and for the supervisor.
+    /// The current rates, for a terminal and for the service manager.
     Rates(String),
-    /// The object that the process waits for, for the supervisor.
+    /// The object that the process waits for, for the service manager.
     Waiting(String),
-    /// Traffic begins; for the supervisor.
+    /// Traffic begins; for the service manager.
     Ready,
-    /// Traffic ends; for the supervisor.
+    /// Traffic ends; for the service manager.
     Stopping,
     End,
 }
@@ -130,6 +131,12 @@ impl Console {
         }
     }
 
+    /// Returns a receiver of outputs' notices that reports them on this console.
+    pub fn notices(&self) -> Notices {
+        let console = self.clone();
+        Arc::new(move |notice| console.report(|| notice.emit(), || format!("rivulet: {notice}")))
+    }
+
     /// Queues a line, or counts it if the queue is full.
     fn queue_line(&self, line: String) {
         match self.queue.try_send(Line::Say(line)) {
@@ -140,21 +147,22 @@ impl Console {
         }
     }
 
-    /// Lets the supervisor know that traffic begins.
+    /// Lets the service manager know that traffic begins.
     pub fn ready(&self) {
         // The thread does not end before.
         let _ = self.queue.send(Line::Ready);
     }
 
-    /// Lets operator and supervisor know that the process is up, and what traffic waits for.
+    /// Notifies operator and service manager that the process is up, and of the reason that traffic
+    /// waits.
     pub fn waiting(&self, text: String) {
         self.say(format!("rivulet: {text}"));
         let _ = self.queue.try_send(Line::Waiting(text));
     }
 
-    /// Lets the supervisor know that traffic ends.
+    /// Lets the service manager know that traffic ends.
     pub fn stopping(&self) {
-        // Without it, the supervisor sees the process end.
+        // Without it, the service manager sees the process end.
         let _ = self.queue.try_send(Line::Stopping);
     }
 

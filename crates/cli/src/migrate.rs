@@ -12,7 +12,7 @@ use crate::output::{self, Format, Table, thousands};
 /// Migrate flows of a running dispatcher to other units
 ///
 /// Flows are selected by all of --flow, --from, --filter and --count that are given, at least one.
-/// Connections go on: no packet is lost.
+/// Connections continue: no packet is lost.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, after_help = EXAMPLES)]
 pub struct Args {
@@ -24,7 +24,7 @@ pub struct Args {
     /// Flows of this unit, by number or node
     #[arg(long, value_name = "UNIT")]
     from: Option<String>,
-    /// Flows of which packets in one direction match, in the policy's language
+    /// Flows with packets of one direction that match, in the policy's language
     #[arg(long, value_name = "FILTER")]
     filter: Option<String>,
     /// Migrate up to N flows
@@ -55,7 +55,7 @@ enum MigrateTask {
         #[command(flatten)]
         common: Common,
     },
-    /// Move the flows of a migration back, as far as they are still where it moved them
+    /// Move the flows of a migration back, except flows that have moved again since
     Undo {
         /// Its number
         migration: u64,

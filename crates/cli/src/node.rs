@@ -12,9 +12,9 @@ use std::sync::LazyLock;
 use anyhow::bail;
 
 use crate::cluster::config::{NodeConfig, NodeRole};
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::metrics_address::DEFAULT_ADDRESS;
+use observe::eve::EventKinds;
 
 pub use unit::PARENT_VARIABLE;
 
@@ -22,8 +22,8 @@ pub use unit::PARENT_VARIABLE;
 ///
 /// A unit waits for a dispatcher, processes its packets, and hands flows over to other units. A
 /// dispatcher is `rivulet up --cluster`, with ports and options in its file. A manager keeps units
-/// as processes of its host, and one more than are at work. All nodes show certificates of the
-/// cluster's authority to each other: see `rivulet cluster`.
+/// as processes of its host, with a spare one. All nodes show certificates of the cluster's
+/// authority to each other: see `rivulet cluster`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = NODE_EXAMPLES)]
 pub struct NodeArgs {

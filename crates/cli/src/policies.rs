@@ -33,12 +33,12 @@ pub fn assemble(path: &Path, text: &str, seed: Option<u64>) -> anyhow::Result<As
     parse(&path.display().to_string(), text, folder(path), seed)
 }
 
-/// The folder of the files that a policy names.
+/// Returns the folder of the files that a policy names.
 fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new(""))
 }
 
-/// Says which external nodes have no program here: only `rivulet up` runs them.
+/// Reports the external nodes, which have no program here: only `rivulet up` runs them.
 pub fn say_assumptions(assembly: &Assembly) {
     let nodes = assembly.externals.iter().map(|node| node.name.as_str());
     let streams = assembly.stream_nodes.iter().map(|node| node.name.as_str());
@@ -69,7 +69,7 @@ pub fn parse(name: &str, text: &str, folder: &Path, seed: Option<u64>) -> anyhow
     made(name, &read(name, text, folder)?, seed)
 }
 
-/// Does the same as [`load`], and returns what assembles more copies of the graph.
+/// Does the same as [`load`]. Also returns a maker of more copies of the graph.
 pub fn load_for_threads(path: &Path, seed: Option<u64>) -> anyhow::Result<(Assembly, Maker)> {
     let name = path.display().to_string();
     let policy = read(&name, &text(path)?, folder(path))?;
@@ -89,7 +89,7 @@ pub struct NodePolicy {
     pub policy: Arc<Policy>,
     /// Its digest.
     pub digest: Digest,
-    /// Its number in the cluster; 0 if it comes from a file of this node.
+    /// Its number in the cluster; 0 if it was read from a file of this node.
     pub number: u64,
     /// Its texts.
     pub texts: PolicyTexts,

@@ -56,7 +56,7 @@ enum Task {
     ///
     /// A line of FILE is one expectation: a packet, and the port that it must leave by, or that it
     /// is dropped. The packets run in order through one graph, 1 ms apart, so replies may follow
-    /// their requests. A port `*` of a packet stands for the one that an earlier packet left with.
+    /// their requests. A port `*` of a packet stands for the port that an earlier packet left with.
     #[command(after_help = TEST_EXAMPLES)]
     Test {
         /// The policy; - is standard input
@@ -97,8 +97,8 @@ enum Task {
         /// Write to a file instead of standard output
         #[arg(short, long, value_name = "FILE")]
         write: Option<PathBuf>,
-        /// Show rates beside the edges, of the `rivulet up --metrics` that runs this policy at
-        /// ADDRESS, or at 127.0.0.1:9600
+        /// Show the edges' rates, from the `rivulet up --metrics` that runs this policy at ADDRESS,
+        /// or at 127.0.0.1:9600
         #[arg(short, long, value_name = "ADDRESS", num_args = 0..=1, default_missing_value = crate::metrics_address::DEFAULT_ADDRESS)]
         connect: Option<String>,
         /// Interval over which rates are measured
@@ -181,7 +181,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the layouts of the tags of external nodes, as far as they are right.
+/// Returns the layouts of the tags of external nodes; none if they are invalid.
 fn tags(policy: &Policy) -> String {
     let all = NodeTags::of_policy(policy, &functions::registry()).unwrap_or_default();
     let shown = all.iter().filter(|tags| !tags.fields.is_empty());
@@ -307,8 +307,8 @@ fn sources(nf: &Nf, assembly: &Assembly) -> Option<(FilterAddressSet, Span)> {
     Some((FilterAddressSet::new(ranges.collect()), span))
 }
 
-/// Returns the addresses behind a port, as far as its configuration names them. Its `prefixes` name
-/// all of them, unless there is a gateway to others.
+/// Returns the addresses that a port's configuration says are reached through it. Its `prefixes`
+/// are all of them, unless it has a gateway.
 fn port_facts(number: u16, assembly: &Assembly) -> PortFacts {
     let Some(port) = assembly.ports.number(number) else { return PortFacts::default() };
     let networks = port.networks.iter().filter_map(|network| {

@@ -9,19 +9,20 @@ use indicatif::ProgressBar;
 use runtime::Frame;
 use telemetry::event;
 
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::policies;
 use crate::signals::{self, Signals};
-use crate::sinks::{Outputs, Sinks};
 use crate::sources::{self, PortFile, Sources};
-use crate::{files, summary, units};
+use crate::{files, units};
+use observe::eve::EventKinds;
+use observe::sinks::{Outputs, Sinks};
+use observe::summary;
 
 /// Runs a policy over captures, merged by time
 ///
-/// A packet arrives on PORT if one is given. Otherwise it arrives on the port whose `prefixes`
+/// A packet arrives on PORT if it is given. Otherwise it arrives on the port whose `prefixes`
 /// contain its source address, or else on the port with the number of its interface in the capture.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -115,6 +116,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         runner => runner?,
     };
+    let second_core = args.units.second_core(&mut runner)?;
     api.said.iter().for_each(|line| say!("{line}"));
     let _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
     let mut pace = Speedup::new(args.speedup);
@@ -134,7 +136,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         if packets.is_multiple_of(1024) {
             bar.set_position(sources.position());
             if report_file.is_none() && sinks.have_all_failed() {
-                // Nobody reads the output.
+                // The output has no reader.
                 break;
             }
         }
@@ -176,6 +178,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for reason in sources.passed_over().iter().chain(&broken) {
         messages::report(|| event::input_incomplete(reason), || format!("rivulet: {reason}"));
     }
+    if let Some(second_core) = second_core.filter(|_| !args.quiet) {
+        let groups = output::thousands(second_core.groups());
+        say!("rivulet: the second core ran the state functions of {groups} groups of packets");
+    }
     Ok(match signals.stop() {
         Some(signal) => signals::exit_code(signal),
         None if has_failed => ExitCode::FAILURE,
@@ -213,7 +219,7 @@ fn speedup(text: &str) -> Result<f64, String> {
     text.parse().ok().filter(|&speedup: &f64| speedup.is_finite() && speedup > 0.0).ok_or_else(wrong)
 }
 
-/// Total size of the captures, if all are regular files and uncompressed.
+/// Returns the total size of the captures, if all are regular files and uncompressed.
 fn size(files: &[PortFile]) -> Option<u64> {
     let sizes = files.iter().map(|file| {
         let compressed = file.path.extension().is_some_and(|extension| extension == "gz");

@@ -11,14 +11,14 @@ use signal_hook::consts::{
 /// Signals that stop a command. A second one ends the process at once.
 const STOP: [i32; 3] = [SIGINT, SIGTERM, SIGQUIT];
 
-/// Signals that would kill the process, although nobody means them to, also stop a command. So do
-/// real-time signals.
+/// Signals that kill a process by default, though they are not meant to end it. They also stop a
+/// command, as do real-time signals.
 const STRAY: [i32; 7] = [SIGALRM, SIGVTALRM, SIGPROF, SIGXCPU, SIGIO, libc::SIGPWR, libc::SIGSTKFLT];
 
-/// The signal that asked the process to stop.
+/// The signal to stop.
 static STOPPED: OnceLock<Arc<AtomicUsize>> = OnceLock::new();
 
-/// Returns whether a signal has asked the process to stop.
+/// Returns whether a signal to stop has arrived.
 pub fn is_stopped() -> bool {
     STOPPED.get().is_some_and(|stop| stop.load(Ordering::Relaxed) != 0)
 }
@@ -72,7 +72,7 @@ impl Signals {
         Ok(Signals { stop, reopen: Arc::default(), report: Arc::default() })
     }
 
-    /// The signal that asked to stop, if any.
+    /// Returns the signal to stop, if one has arrived.
     pub fn stop(&self) -> Option<i32> {
         match self.stop.load(Ordering::Relaxed) {
             0 => None,
@@ -91,7 +91,7 @@ impl Signals {
     }
 }
 
-/// The exit code of a command that a signal stopped, by the convention of shells.
+/// Returns the exit code of a command that a signal stopped, by the convention of shells.
 pub fn exit_code(signal: i32) -> ExitCode {
     ExitCode::from(128u8.saturating_add(signal.clamp(0, 127) as u8))
 }

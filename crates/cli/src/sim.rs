@@ -22,10 +22,10 @@ const SCENARIO: &str = include_str!("../../../examples/sim/up-and-down.toml");
 
 /// Simulates in virtual time how flowlets are assigned to elastic units
 ///
-/// Traffic is modelled after published traces, has a steady rate, or comes from a capture. It goes
-/// through a dispatcher to units. Dispatcher and units are the real ones; links, queues and time
-/// are simulated. Each run is checked packet by packet: all are accounted for, in order, and each
-/// flow's state equals that of a single unit. The same scenario and seed give the same report.
+/// Traffic is modelled after published traces, has a steady rate, or is read from a capture. It
+/// goes through a dispatcher to units. Dispatcher and units are the real ones; links, queues and
+/// time are simulated. Each run is checked packet by packet: all are accounted for, in order, and
+/// each flow's state equals that of a single unit. The same scenario and seed give the same report.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {

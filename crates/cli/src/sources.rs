@@ -5,7 +5,8 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ::io::capture::{CaptureDirection, CaptureReader, ReadError};
-use anyhow::{Context, bail};
+use anyhow::Context;
+pub use observe::port_file::{PortFile, name_standard_stream, port_named};
 use packet::LinkType;
 use runtime::{Frame, Ingress, Ports, TimeJumps};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -20,29 +21,6 @@ const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 use timeline::Timeline;
 
 mod timeline;
-
-/// `--read [PORT=]FILE`: a capture, and optionally the port of its packets.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PortFile {
-    /// The port's name or number.
-    pub port: Option<String>,
-    /// The file; `-` is standard input or output.
-    pub path: PathBuf,
-}
-
-impl std::str::FromStr for PortFile {
-    type Err = std::convert::Infallible;
-
-    /// Text before the first `=` is a port, unless a file of the whole name exists.
-    fn from_str(text: &str) -> Result<PortFile, Self::Err> {
-        Ok(match text.split_once('=') {
-            Some((port, path)) if !port.contains('/') && !Path::new(text).exists() => {
-                PortFile { port: Some(port.to_owned()), path: path.into() }
-            }
-            _ => PortFile { port: None, path: text.into() },
-        })
-    }
-}
 
 /// The captures of a run.
 pub struct Sources {
@@ -142,14 +120,15 @@ impl Sources {
         jumps
     }
 
-    /// Bytes read so far from all captures, as stored.
+    /// Returns the bytes read so far from all captures, as stored.
     pub fn position(&self) -> u64 {
         self.sources.iter().map(|source| source.reader.position()).sum()
     }
 
     /// Returns a message for each capture with skipped packets: a file of `rivulet capture` has
-    /// each packet on arrival and on departure, and only arriving ones are read. Nor are those that
-    /// programs of external nodes sent: packets go on behind nodes without them.
+    /// each packet on arrival and on departure, and only arriving ones are read. Packets that
+    /// programs of external nodes sent are skipped, too: the run continues after these nodes by
+    /// itself.
     pub fn passed_over(&self) -> Vec<String> {
         let said = self.sources.iter().flat_map(|source| {
             let of_kinds = [
@@ -200,8 +179,8 @@ impl Source {
         self.place_next();
     }
 
-    /// Determines the next frame's time. Where its timestamp does not continue from the latest one,
-    /// those that follow are read ahead.
+    /// Determines the next frame's time. If its timestamp does not continue from the latest one,
+    /// the following ones are read ahead.
     fn place_next(&mut self) {
         while self.ahead.is_empty() && self.read_ahead() {}
         let Some(stamp_ns) = self.ahead.front().map(|next| next.stamp_ns) else {
@@ -264,22 +243,6 @@ impl Source {
                 self.broken = Some(error);
                 false
             }
-        }
-    }
-}
-
-/// Returns whether one of these files is standard input or output.
-pub fn name_standard_stream(files: &[PortFile]) -> bool {
-    files.iter().any(|file| file.path == Path::new("-"))
-}
-
-/// Returns the number of the port with this name.
-pub fn port_named(ports: &Ports, name: &str) -> anyhow::Result<u16> {
-    match ports.named(name) {
-        Some(port) => Ok(port.number),
-        None => {
-            let known: Vec<_> = ports.all().iter().map(|port| port.name.as_str()).collect();
-            bail!("the policy has no port `{name}`; it has: {}", known.join(", "))
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::output::{self, Format, Table, duration, thousands};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Digits of a digest that tell policies apart.
+/// Shown digits of a digest, enough to distinguish policies.
 const DIGEST_SHOWN: usize = 12;
 
 /// Show the state of a running dispatcher
@@ -141,7 +141,7 @@ pub fn run_units(args: &UnitsArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a status, with the time since a suspect member was heard last.
+/// Returns a status, with the time since the last message of a suspect member.
 fn with_silence(status: &str, silent_ms: Option<u64>) -> String {
     match silent_ms {
         Some(ms) => format!("{status} for {:.1} s", ms as f64 / 1e3),
@@ -149,7 +149,7 @@ fn with_silence(status: &str, silent_ms: Option<u64>) -> String {
     }
 }
 
-/// Returns the time for which a certificate is valid that ends then, in seconds since 1970.
+/// Returns the remaining validity of a certificate. `expiry_s`: its end, in seconds since 1970.
 fn time_left(expiry_s: u64) -> String {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     match Duration::from_secs(expiry_s).checked_sub(now) {

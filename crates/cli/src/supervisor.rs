@@ -45,8 +45,8 @@ pub enum SupervisorNews {
     Ended(String),
     /// The program wrote this line.
     Line(String),
-    /// The program wrote more or longer lines than go to the log: the numbers since the start of
-    /// those that were dropped, and of those that were cut.
+    /// The program wrote more or longer lines than the log takes: the numbers of dropped and cut
+    /// lines since the start.
     Limited { dropped: u64, cut: u64 },
 }
 
@@ -136,7 +136,7 @@ impl Supervision<'_> {
         }
     }
 
-    /// Ends the program: asks it to, then kills it.
+    /// Ends the program: first by SIGTERM, then by SIGKILL.
     fn end(&self, program: &mut Program) {
         program.terminate();
         let until = Instant::now() + Duration::from_nanos(self.plan.stop_timeout_ns);

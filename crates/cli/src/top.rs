@@ -1,8 +1,6 @@
 //! `rivulet top`: a live view of a running `rivulet up`.
 
 mod client;
-mod rates;
-mod view;
 
 use std::io::IsTerminal;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -10,13 +8,12 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow, bail};
+use observe::live::{LiveView, ReportRates};
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use serde_json::Value;
 use values::Nanos;
 
 use crate::output::{self, Format};
-pub use rates::Rates;
-use view::View;
 
 /// Shows traffic, drops, flows, functions and interfaces of a running `rivulet up --metrics`
 ///
@@ -54,7 +51,7 @@ const PRINTED: (u16, u16) = (110, 40);
 
 /// Runs the command.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let mut view = View::new(&args.address);
+    let mut view = LiveView::new(&args.address);
     if args.once || args.output == Format::Json {
         let rates = measure(&args.address, args.interval)?;
         match args.output {
@@ -69,7 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let interval = Duration::from_nanos(args.interval.0).max(INTERVAL_MIN);
     let addresses = resolve(&args.address)?;
     let ask = || ask(&addresses, &args.address);
-    let mut rates = Rates::new(ask()?);
+    let mut rates = ReportRates::new(ask()?);
     let mut terminal = ratatui::init();
     let ended = watch(&mut terminal, interval, &ask, &mut rates, &mut view);
     ratatui::restore();
@@ -78,9 +75,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Requests two reports of a running `rivulet up --metrics`, an interval apart.
-pub fn measure(address: &str, interval: Nanos) -> anyhow::Result<Rates> {
+pub fn measure(address: &str, interval: Nanos) -> anyhow::Result<ReportRates> {
     let addresses = resolve(address)?;
-    let mut rates = Rates::new(ask(&addresses, address)?);
+    let mut rates = ReportRates::new(ask(&addresses, address)?);
     std::thread::sleep(Duration::from_nanos(interval.0).max(INTERVAL_MIN));
     rates.take(ask(&addresses, address)?);
     Ok(rates)
@@ -110,8 +107,8 @@ fn watch(
     terminal: &mut ratatui::DefaultTerminal,
     interval: Duration,
     ask: &impl Fn() -> anyhow::Result<Value>,
-    rates: &mut Rates,
-    view: &mut View,
+    rates: &mut ReportRates,
+    view: &mut LiveView,
 ) -> anyhow::Result<()> {
     let mut asked = Instant::now();
     loop {

@@ -11,6 +11,7 @@ use control::ClusterControl;
 use protocol::dispatcher::UnitChoice;
 use runtime::elastic::{UNITS_MAX, UnitsConfig};
 use runtime::transport::Maker;
+use runtime::two_cores::SecondCore;
 use runtime::{Assembly, Runner};
 use sim::scenario::AssignmentMode;
 use values::BitRate;
@@ -59,6 +60,9 @@ pub struct Options {
     /// Run each unit on its own thread; packets of different flows may be reordered
     #[arg(long)]
     pub threads: bool,
+    /// Run long state functions of different functions in parallel, on a second core; without units
+    #[arg(long, conflicts_with_all = ["threads", "cluster"])]
+    pub second_core: bool,
     /// Run the units on other nodes, as this file says; see `rivulet node`
     #[arg(long, value_name = "FILE", conflicts_with = "threads")]
     pub cluster: Option<PathBuf>,
@@ -91,8 +95,13 @@ impl Options {
         self.api.open(&name, self.cluster.is_some(), &files)
     }
 
+    /// Starts a second core for a runner of this thread, if the options say so.
+    pub fn second_core(&self, runner: &mut Runner) -> anyhow::Result<Option<SecondCore>> {
+        Ok(self.second_core.then(|| runner.use_second_core()).transpose()?)
+    }
+
     /// Returns the runner of the policy: on units if any of their options is given, on threads if
-    /// there is a `maker`. `is_live`: packets come from interfaces. Also returns the way to the
+    /// there is a `maker`. `is_live`: packets arrive at interfaces. Also returns the control of the
     /// cluster that units run on.
     pub fn runner(
         &self,
@@ -113,6 +122,9 @@ impl Options {
             && self.copies.is_none();
         if is_one {
             return Ok((Runner::new(assembly, &name), None));
+        }
+        if self.second_core {
+            bail!("--second-core is for a policy without units; see --threads for units on threads");
         }
         let assign = self.assign.unwrap_or(AssignmentPolicy::Flowlets);
         if assign.is_of_flows() && (self.follow_at.is_some() || self.stay_below.is_some()) {
@@ -193,7 +205,7 @@ impl AssignmentPolicy {
     }
 }
 
-/// Help text with a default that an option's absence stands for: any option turns units on.
+/// Returns a help text with the default that an option's absence means: any option turns units on.
 fn with_default(text: &str, default: impl fmt::Display) -> String {
     format!("{text} [default: {default}]")
 }

@@ -29,15 +29,16 @@ use telemetry::event;
 use values::Nanos;
 
 use crate::control::Script;
-use crate::eve::EventKinds;
 use crate::export::ExportArgs;
 use crate::messages::Console;
 use crate::metrics_address::DEFAULT_ADDRESS;
 use crate::output::{self, Format};
 use crate::signals::Signals;
-use crate::sinks::{self, Outputs, Sinks};
 use crate::sources::{self, PortFile, port_named};
-use crate::{files, policies, summary, units};
+use crate::{files, policies, units};
+use observe::eve::EventKinds;
+use observe::sinks::{self, Outputs, Sinks};
+use observe::summary;
 
 use engine::Engine;
 use lock::InterfaceLock;
@@ -55,7 +56,7 @@ use server::LatestReport;
 /// policy's functions in it: an interface needs no address and keeps its configuration.
 ///
 /// Capabilities: CAP_NET_RAW; for AF_XDP also CAP_NET_ADMIN and CAP_BPF; CAP_NET_ADMIN to create a
-/// TAP device; none for memif; for DPDK those that the device needs. All others are dropped.
+/// TAP device; none for memif; for DPDK those of the device. All others are dropped.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -103,7 +104,7 @@ pub struct Args {
     pub output: Format,
     /// Worker threads, each with a share of the flows
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=WORKERS_MAX as i64))]
-    #[arg(conflicts_with_all = ["assign", "mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads", "api"])]
+    #[arg(conflicts_with_all = ["assign", "mode", "units_max", "unit_capacity", "gap", "follow_at", "stay_below", "copies", "threads", "api", "second_core"])]
     pub workers: u16,
     #[command(flatten)]
     pub units: units::Options,
@@ -200,7 +201,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let functions = assembly.names.len() as u64;
     let notices = Notices::of(assembly);
-    // What was made for nodes is removed on every way out from here on.
+    // From here on, every exit removes the resources of nodes.
     let nodes = Nodes::start(assembly, &args.port)?;
     let given = [args.port.clone(), nodes::ports(assembly)?].concat();
     let mut interfaces = open_parts(&given, &args.driver, &assembly.ports, args.workers.into())?;
@@ -242,13 +243,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     // Threads that are started after this point inherit the restrictions.
     runtime::memory::keep_reserve().context("cannot start the memory thread")?;
     let (console, ending) = Console::begin(!args.quiet).context("cannot start the console thread")?;
-    let sinks = sinks.begin(Some(&console))?;
-    let mut _api = None;
+    let sinks = sinks.begin(Some(&console.notices()))?;
+    let (mut _api, mut _second_core) = (None, None);
     let mut cluster = None;
     let mut engine = match (assemblies.pop(), interfaces.pop()) {
         (Some(assembly), Some(interfaces)) => {
             let (mut runner, nodes) = args.units.runner(&args.policy, assembly, maker, true)?;
             cluster = nodes.as_ref().map(|nodes| nodes.nodes.clone());
+            _second_core = args.units.second_core(&mut runner)?;
             _api = api.sockets.map(|api| api.serve(&mut runner, nodes)).transpose()?;
             Engine::one(runner, interfaces, sinks, lock::sockets().context("cannot clone the lock sockets")?)?
         }
@@ -329,8 +331,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Waits until units are there, or a signal stops it. In the meantime operators get answers, and
-/// packets wait at their ports as far as these hold them.
+/// Waits until units are there, or until a signal stops it. In the meantime operators get answers,
+/// and the ports' queues hold packets.
 fn await_units(
     engine: &mut Engine,
     cluster: &RemoteHandle,
@@ -372,8 +374,8 @@ impl Timer {
     }
 }
 
-/// Assembles the policy, once for each worker. Also returns what assembles more copies of the
-/// graph if units run on threads.
+/// Assembles the policy, once for each worker. Also returns a maker of more copies of the graph if
+/// units run on threads.
 fn load(args: &Args) -> anyhow::Result<(Vec<Assembly>, Option<units::UnitMaker>)> {
     let (mut assemblies, maker) = if args.workers > 1 {
         (policies::load_parts(&args.policy, args.seed, args.workers.into())?, None)
@@ -451,7 +453,7 @@ pub fn said(given: &[PortInterface], interfaces: &[(u16, Interface)]) -> String 
     lines.join("\n")
 }
 
-/// The line that reports a change of an interface's state.
+/// Returns the line that reports a change of an interface's state.
 pub fn changed(change: &LinkChange) -> String {
     let LinkChange { interface, is_up, fallback: reason, cause } = change;
     let cause = cause.as_ref().map_or_else(String::new, |cause| format!(": {cause}"));

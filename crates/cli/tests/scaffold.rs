@@ -1,5 +1,5 @@
 //! Follows `docs/write-your-first-nf.md` in a copy of the workspace.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +29,7 @@ impl Drop for Kept {
 }
 
 /// Executes the lines of the page's `sh` blocks that create, check, test or demonstrate the
-/// function, but not those that measure or fuzz it.
+/// function, but not the lines that measure or fuzz it.
 #[test]
 #[ignore = "compiles the functions again, for minutes: .ci/nightly"]
 fn the_first_function_of_a_newcomer_works() {

@@ -2,28 +2,32 @@
 //! was written. `RIVULET_BLESS=1` rewrites `dissector.txt`.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
+#[path = "../../protocol/tests/messages/samples.rs"]
+mod samples;
+
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use cluster::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 use cluster::wire::{
-    Assignment, FigureChanges, ForwardCounts, Hello, PolicyFrame, ReportContext, Role, UnitAddress,
-    UnitFigures, begin_output, begin_relay, write_assignment, write_figure_changes, write_figures,
-    write_gone, write_hello, write_input, write_leave, write_mail, write_output, write_part, write_policy,
-    write_policy_frame, write_policy_read, write_relayed, write_renew, write_report_frame, write_stopped,
-    write_taken, write_units,
+    Assignment, FigureChanges, ForwardCounts, FrameError, Hello, PolicyFrame, Reader, ReportContext, Role,
+    UnitAddress, UnitFigures, begin_output, begin_relay, write_assignment, write_figure_changes,
+    write_figures, write_gone, write_hello, write_input, write_leave, write_mail, write_output, write_part,
+    write_policy, write_policy_frame, write_policy_read, write_relayed, write_renew, write_report_frame,
+    write_stopped, write_taken, write_units,
 };
 use graph::{Datagram, Graph, Options};
 use link::{Config, LinkKeys, PeerLink, connection_id};
 use packet::{DropReason, FlowKey, LinkType, Packet, PacketClass, Side};
 use protocol::message::{
-    FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets, Stamp,
-    StateDelta, UnitId, Version, Watermark,
+    FlowId, FromDispatcher, FromPeer, FromUnit, Handover, MessageInfo, ReplicaTargets, Stamp, UnitId,
 };
 use protocol::unit::FlowAlias;
 use runtime::transport::{Mail, Return, ToUnit};
 use tempfile::TempDir;
+
+use samples::sample;
 
 const KEYS: LinkKeys = LinkKeys { send: [1; 32], receive: [2; 32] };
 const PROBED: LinkKeys = LinkKeys { send: [3; 32], receive: [4; 32] };
@@ -61,8 +65,13 @@ fn stamp(seq: u64) -> Stamp {
     Stamp { flow: FLOW, seq, epoch: 2, handover: Handover::None, targets: None }
 }
 
-fn record() -> FlowRecord {
-    FlowRecord { watermark: Watermark { contiguous: 40, ahead: 2 }, bytes: b"state".to_vec() }
+/// Two messages of each kind; flags are set in one of them.
+fn samples<M>(
+    messages: &'static [MessageInfo],
+    read: fn(&mut Reader<'_>) -> Result<M, FrameError>,
+) -> impl Iterator<Item = M> {
+    const NUMBERS: [[u64; 7]; 2] = [[7, 1, 2, 5, 42, 1, 3], [7, 1, 3, 4, 60, 0, 2]];
+    messages.iter().flat_map(move |message| NUMBERS.map(|numbers| sample(message, &numbers, read).unwrap()))
 }
 
 fn frame(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
@@ -110,14 +119,6 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
     };
     let policy = texts();
     let applied = AppliedPolicy { id, texts: texts() };
-    let adopt = FromDispatcher::Adopt { flow: FLOW, epoch: 3, previous: UnitId(5), last: 60 };
-    let messages = [
-        FromDispatcher::Release { flow: FLOW, epoch: 2, owner: UnitId(5), last: 42, start: from },
-        adopt,
-        FromDispatcher::Replicate { flow: FLOW, epoch: 2, to: UnitId(4) },
-        FromDispatcher::End { flow: FLOW },
-        FromDispatcher::Drain,
-    ];
     let mut frames = vec![
         frame(|out| write_hello(out, &hello)),
         frame(|out| write_assignment(out, &assignment)),
@@ -150,6 +151,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         vec![0x10, 0, 0],                               // Truncated.
         [input(ToUnit::Time(3_000)), vec![7]].concat(), // A field of a later version.
     ];
+    let messages = samples(FromDispatcher::MESSAGES, FromDispatcher::read);
     frames.extend(messages.map(|message| input(ToUnit::Message(1_000, message))));
     frames
 }
@@ -166,14 +168,7 @@ fn of_unit() -> Vec<Vec<u8>> {
         due_ns: 77,
         aliases: vec![(FLOW, FlowAlias { key: key(), hash: 0, is_turned: Some(true) })],
         fragments: vec![(Datagram::from_parts(key(), true, 1234), Some((key(), false)), 5_000)],
-        messages: vec![
-            FromUnit::Expire { flow: FLOW, epoch: 2, seq: 42 },
-            FromUnit::Drained,
-            FromUnit::Lost { flow: FLOW, epoch: 2 },
-            FromUnit::Arrived { flow: FLOW, epoch: 2 },
-            FromUnit::Replicated { flow: FLOW, epoch: 2 },
-            FromUnit::Refuse { flow: FLOW, epoch: 2, reason: RefuseReason::NoRoom, holder: UnitId(4) },
-        ],
+        messages: samples(FromUnit::MESSAGES, FromUnit::read).collect(),
         out: vec![udp(20)],
         ..Return::default()
     };
@@ -185,36 +180,6 @@ fn of_unit() -> Vec<Vec<u8>> {
         ..UnitFigures::default()
     };
     let id = NumberedDigest { number: 4, digest: [9; 32] };
-    let (flow, epoch) = (FLOW, 2);
-    let messages = [
-        FromPeer::Pull { flow, epoch, owner: UnitId(3), last: 42, again: true, has: None },
-        FromPeer::Pull {
-            flow,
-            epoch,
-            owner: UnitId(3),
-            last: 42,
-            again: false,
-            has: Some(Version { epoch: 6, seq: 40 }),
-        },
-        FromPeer::State { flow, epoch, record: record() },
-        FromPeer::Changes {
-            flow,
-            epoch,
-            watermark: record().watermark,
-            delta: StateDelta::from_bytes(b"changes".to_vec()),
-        },
-        FromPeer::StateAck { flow, epoch },
-        FromPeer::Replicate { flow, epoch, record: record(), is_reported: true },
-        FromPeer::Delta {
-            flow,
-            epoch,
-            watermark: record().watermark,
-            delta: StateDelta::from_bytes(b"delta".to_vec()),
-        },
-        FromPeer::NeedFull { flow, version: Version { epoch, seq: 40 } },
-        FromPeer::End { flow, epoch },
-        FromPeer::Refuse { flow, epoch, reason: RefuseReason::Conflict, record: record() },
-    ];
     let counts = ForwardCounts { sent: 3, received: 2, is_cut: true };
     let context = ReportContext {
         priors: vec![(UnitId(4), 8)],
@@ -237,11 +202,12 @@ fn of_unit() -> Vec<Vec<u8>> {
         frame(write_gone),
         frame(late_packet),
     ];
-    let ack = Mail::Message(UnitId(3), FromPeer::StateAck { flow, epoch });
+    let ack = Mail::Message(UnitId(3), FromPeer::StateAck { flow: FLOW, epoch: 2 });
     frames.push(frame(|out| {
         begin_relay(out, UnitId(4));
         write_mail(out, &ack, 9, 1_000);
     }));
+    let messages = samples(FromPeer::MESSAGES, FromPeer::read);
     let mails = messages.map(|message| Mail::Message(UnitId(3), message));
     frames.extend(mails.map(|mail| frame(|out| write_mail(out, &mail, 9, 1_000))));
     frames

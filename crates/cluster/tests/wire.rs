@@ -2,6 +2,11 @@
 //! strange.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
 
+#[path = "../../protocol/tests/messages/samples.rs"]
+mod samples;
+
+use std::fmt::Debug;
+
 use cluster::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 use cluster::wire::{
     ArrivedFrame, ForwardCounts, FrameError, Hello, KeyClaim, PolicyFrame, Reader, ReportContext, Role,
@@ -13,10 +18,11 @@ use packet::wire::geneve;
 use packet::{Addr, Endpoint, FlowKey, Packet, PacketPool, Scope, Side};
 use proptest::prelude::*;
 use protocol::message::{
-    FlowId, FlowRecord, FromDispatcher, FromPeer, FromUnit, Handover, RefuseReason, ReplicaTargets, Stamp,
-    StateDelta, UnitId, Version, Watermark,
+    FlowId, FromDispatcher, FromPeer, FromUnit, Handover, MessageInfo, ReplicaTargets, Stamp, UnitId,
 };
 use runtime::transport::{Mail, Passage, Return, ToUnit};
+
+use samples::sample;
 
 fn no_hash(_: &FlowKey) -> u64 {
     7
@@ -38,72 +44,26 @@ fn handovers() -> impl Strategy<Value = Handover> {
     ]
 }
 
+/// A message of any kind.
+fn messages<M: Debug>(
+    messages: &'static [MessageInfo],
+    read: fn(&mut Reader<'_>) -> Result<M, FrameError>,
+) -> impl Strategy<Value = M> {
+    let numbers = prop::collection::vec(prop_oneof![0u64..70_000, any::<u64>()], 1..40);
+    let kinds = prop::sample::select(messages);
+    (kinds, numbers).prop_map(move |(message, numbers)| sample(&message, &numbers, read).unwrap())
+}
+
 fn from_dispatchers() -> impl Strategy<Value = FromDispatcher> {
-    prop_oneof![
-        (flows(), any::<u32>(), units(), any::<u64>(), handovers()).prop_map(
-            |(flow, epoch, owner, last, start)| FromDispatcher::Release { flow, epoch, owner, last, start }
-        ),
-        (flows(), any::<u32>(), units(), any::<u64>())
-            .prop_map(|(flow, epoch, previous, last)| FromDispatcher::Adopt { flow, epoch, previous, last }),
-        (flows(), any::<u32>(), units()).prop_map(|(flow, epoch, to)| FromDispatcher::Replicate {
-            flow,
-            epoch,
-            to
-        }),
-        flows().prop_map(|flow| FromDispatcher::End { flow }),
-        Just(FromDispatcher::Drain),
-    ]
-}
-
-fn records() -> impl Strategy<Value = FlowRecord> {
-    (any::<u64>(), any::<u64>(), prop::collection::vec(any::<u8>(), 0..300)).prop_map(
-        |(contiguous, ahead, bytes)| FlowRecord { watermark: Watermark { contiguous, ahead }, bytes },
-    )
-}
-
-fn reasons() -> impl Strategy<Value = RefuseReason> {
-    prop_oneof![
-        Just(RefuseReason::Unreadable),
-        Just(RefuseReason::Incompatible),
-        Just(RefuseReason::Conflict),
-        Just(RefuseReason::NoRoom),
-    ]
+    messages(FromDispatcher::MESSAGES, FromDispatcher::read)
 }
 
 fn from_units() -> impl Strategy<Value = FromUnit> {
-    (flows(), any::<u32>(), any::<u64>(), units(), reasons(), 0..6).prop_map(
-        |(flow, epoch, seq, holder, reason, kind)| match kind {
-            0 => FromUnit::Expire { flow, epoch, seq },
-            1 => FromUnit::Arrived { flow, epoch },
-            2 => FromUnit::Drained,
-            3 => FromUnit::Lost { flow, epoch },
-            4 => FromUnit::Replicated { flow, epoch },
-            _ => FromUnit::Refuse { flow, epoch, reason, holder },
-        },
-    )
+    messages(FromUnit::MESSAGES, FromUnit::read)
 }
 
 fn from_peers() -> impl Strategy<Value = FromPeer> {
-    (flows(), any::<u32>(), units(), any::<u64>(), any::<bool>(), records(), reasons(), 0..10).prop_map(
-        |(flow, epoch, owner, last, again, record, reason, kind)| match kind {
-            0 => FromPeer::Pull { flow, epoch, owner, last, again, has: None },
-            8 => FromPeer::Pull { flow, epoch, owner, last, again, has: Some(Version { epoch, seq: last }) },
-            9 => {
-                let FlowRecord { watermark, bytes } = record;
-                FromPeer::Changes { flow, epoch, watermark, delta: StateDelta::from_bytes(bytes) }
-            }
-            1 => FromPeer::State { flow, epoch, record },
-            2 => FromPeer::StateAck { flow, epoch },
-            3 => FromPeer::Replicate { flow, epoch, record, is_reported: again },
-            4 => {
-                let FlowRecord { watermark, bytes } = record;
-                FromPeer::Delta { flow, epoch, watermark, delta: StateDelta::from_bytes(bytes) }
-            }
-            5 => FromPeer::NeedFull { flow, version: Version { epoch, seq: last } },
-            6 => FromPeer::End { flow, epoch },
-            _ => FromPeer::Refuse { flow, epoch, reason, record },
-        },
-    )
+    messages(FromPeer::MESSAGES, FromPeer::read)
 }
 
 fn targets() -> impl Strategy<Value = Option<ReplicaTargets>> {

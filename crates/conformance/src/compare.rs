@@ -1,4 +1,4 @@
-//! Trial after trial.
+//! Comparison of graphs, trial by trial.
 
 use nf::Registry;
 use packet::split_mix;
@@ -10,16 +10,16 @@ use crate::{FunctionSpec, GraphForm, GraphTrial, PathDifference, built_in};
 /// The extent of the trials.
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Packets at least, in all trials together.
+    /// Least number of packets, in all trials together.
     pub packets: u64,
-    /// The same seed gives the same trials.
+    /// Seed of the random trials.
     pub seed: u64,
-    /// Functions that stand beside those under test.
+    /// Functions that are combined with the functions under test.
     pub neighbours: Vec<FunctionSpec>,
 }
 
 impl Default for CompareOptions {
-    /// A hundred thousand packets, and the functions that Rivulet has: some seconds.
+    /// Returns 100,000 packets and Rivulet's functions: they take some seconds.
     fn default() -> CompareOptions {
         CompareOptions { packets: 100_000, seed: 1, neighbours: built_in() }
     }
@@ -30,20 +30,20 @@ impl Default for CompareOptions {
 pub struct Totals {
     /// Trials: graphs of one to six functions.
     pub trials: u64,
-    /// Packets that were played to each graph and to its twin.
+    /// Packets played to each graph and to its twin.
     pub packets: u64,
-    /// Packets that followed rules in the consolidated ones.
+    /// Packets that took the fast path in consolidated graphs.
     pub followed: u64,
-    /// Commands of operators.
+    /// Commands to functions.
     pub commands: u64,
-    /// Times that all flows went to another graph.
+    /// Moves of all flows to another graph.
     pub moves: u64,
 }
 
-/// Why a comparison ended early.
+/// The reason why a comparison ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    /// A function cannot be set up, or traffic not be made up.
+    /// A function cannot be set up, or traffic cannot be made up.
     #[error("{0}")]
     Setup(String),
     /// The graphs differ.
@@ -51,16 +51,15 @@ pub enum CompareError {
     Different(#[from] Box<PathDifference>),
 }
 
-/// Chains in a row that functions refuse to form; then they are taken not to form any.
+/// Limit on graphs in a row that functions refuse to form.
 const REFUSED_MAX: u32 = 1_000;
 
-/// Plays random traffic to random graphs, each of which has one of `subjects` at least,
-/// consolidated and plain; `heed` hears after each trial what has been tried. Without subjects, any
-/// neighbour will do.
+/// Plays random traffic to random graphs, consolidated and plain. Each graph contains at least one
+/// of `subjects`, or any neighbour without subjects. `heed` gets the totals after each trial.
 ///
 /// # Errors
-/// If a function cannot be set up, or if anything differs: what it is, and the smallest graph that
-/// was found to show it.
+/// If a function cannot be set up, or if graphs differ: the difference, and the smallest graph
+/// found that shows it.
 pub fn compare(
     registry: &Registry<Value>,
     subjects: &[FunctionSpec],

@@ -5,22 +5,22 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::{Fork, GraphForm, GraphTrial, LineShape, TrialStep};
 
-/// A graph that is not the same in all [forms](GraphForm).
+/// A graph that differs between [forms](GraphForm).
 #[derive(Clone, Debug)]
 pub struct PathDifference {
     /// Its functions with their configurations, from the inside to the outside.
     pub functions: Vec<String>,
     /// Its branches, if it is no line.
     pub fork: Option<Fork>,
-    /// The steps up to where it shows.
+    /// The steps before the difference.
     pub steps: Vec<String>,
     /// The difference from the plain graph.
     pub what: String,
 }
 
 impl PathDifference {
-    /// Of a trial that has this one: functions are left out, and steps, as long as something
-    /// differs.
+    /// Reduces a trial with this difference: removes functions and steps as long as graphs still
+    /// differ.
     pub(crate) fn smallest(trial: &GraphTrial<'_>, what: String) -> PathDifference {
         let (mut trial, mut what) = (trial.clone(), what);
         let mut function = 0;
@@ -31,7 +31,7 @@ impl PathDifference {
                 Ok(_) => function += 1,
             }
         }
-        // The shortest sequence of first steps.
+        // The shortest sequence of first steps that shows it, by bisection.
         let (mut same, mut other) = (0, trial.steps.len());
         while same + 1 < other {
             let count = same.midpoint(other);
@@ -43,7 +43,7 @@ impl PathDifference {
             }
         }
         trial.steps.truncate(other);
-        // What happens between packets.
+        // Then each step between packets.
         let mut step = 0;
         while step < trial.steps.len() {
             let mut less = trial.clone();
@@ -76,7 +76,7 @@ impl fmt::Display for PathDifference {
 
 impl std::error::Error for PathDifference {}
 
-/// Returns how many packets followed rules, or the difference.
+/// Returns the number of packets on the fast path, or the difference.
 pub(crate) fn differs(trial: &GraphTrial<'_>) -> Result<u64, String> {
     let run = |form: GraphForm| {
         let ran = catch_unwind(AssertUnwindSafe(|| trial.run(form)));
@@ -91,7 +91,7 @@ pub(crate) fn differs(trial: &GraphTrial<'_>) -> Result<u64, String> {
     if trial.fork.is_some() {
         return Ok(witness.followed);
     }
-    // Its records have other places for states.
+    // Its records have their states at other offsets.
     plain.forget_states();
     for shape in [LineShape::Routed, LineShape::Branch] {
         for consolidates in [false, true] {

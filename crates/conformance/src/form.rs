@@ -1,25 +1,25 @@
-//! The forms of a graph that must all do the same.
+//! The forms of a graph that must not differ.
 
 use std::fmt;
 
 /// A form of a graph of the same functions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GraphForm {
-    /// Known flows follow cached rules.
+    /// Known flows take the fast path.
     pub consolidates: bool,
     /// The line of functions, as a graph.
     pub shape: LineShape,
 }
 
-/// The shape of a line of functions. None changes what they do.
+/// The shape of a line of functions. It does not change what they do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LineShape {
     /// A graph without branches.
     #[default]
     Line,
-    /// A graph that could have branches: packets follow routes.
+    /// A graph that could have branches: packets carry routes.
     Routed,
-    /// A branch beside another one of the same functions, which no packet takes.
+    /// A parallel branch of the same functions, which no packet takes.
     Branch,
 }
 

@@ -1,4 +1,4 @@
-//! Functions that are put into graphs, as they are configured and commanded.
+//! Functions of random graphs, with their configurations and commands.
 
 use std::fmt;
 
@@ -11,20 +11,20 @@ pub struct FunctionSpec {
     pub name: String,
     /// Its configuration.
     pub config: Value,
-    /// Commands that are given between packets. What it refuses it has to refuse in both graphs.
+    /// Commands between packets. Both graphs must refuse the same ones.
     pub commands: Vec<String>,
 }
 
 impl FunctionSpec {
-    /// The function of this name with this configuration, as JSON.
+    /// Creates the function of this name with this configuration, as JSON.
     ///
     /// # Errors
-    /// If that is no JSON.
+    /// If the configuration is not JSON.
     pub fn new(name: impl Into<String>, config: &str) -> Result<FunctionSpec, serde_json::Error> {
         Ok(FunctionSpec { name: name.into(), config: serde_json::from_str(config)?, commands: Vec::new() })
     }
 
-    /// The same with commands.
+    /// Sets the commands.
     pub fn with_commands<T: Into<String>>(mut self, commands: impl IntoIterator<Item = T>) -> FunctionSpec {
         self.commands.extend(commands.into_iter().map(Into::into));
         self
@@ -40,8 +40,8 @@ impl fmt::Display for FunctionSpec {
 /// Name, configuration, commands.
 type Row = (&'static str, &'static str, &'static [&'static str]);
 
-/// The functions that are neighbours of those under test: with and without state, with pools and
-/// meters that run out, and such as see every packet.
+/// Neighbours of the functions under test: with and without state, with pools and meters that run
+/// out, and functions that see every packet.
 const BUILT_IN: &[Row] = &[
     ("nat", r#"{"external": ["198.51.100.7"]}"#, &["drain 198.51.100.7", "resume 198.51.100.7"]),
     (
@@ -146,11 +146,11 @@ const BUILT_IN: &[Row] = &[
     ("mark", r#"{"rules": "vlan 9 in\npop_vlan out from 10.0.0.0/9\npcp 3 dscp 7"}"#, &[]),
 ];
 
-/// The functions that Rivulet has, some in several ways, but for those that are alone in their
-/// graphs anyhow.
+/// Rivulet's functions, some in several configurations, except functions that must be alone in
+/// their graph.
 pub fn built_in() -> Vec<FunctionSpec> {
     let of = |&(name, config, commands): &Row| {
-        // They are constants, of which a test reads each.
+        // They are constants, and a test reads each.
         let subject = FunctionSpec::new(name, config).unwrap_or_else(|wrong| unreachable!("{name}: {wrong}"));
         subject.with_commands(commands.iter().copied())
     };

@@ -1,10 +1,10 @@
-//! Differential testing of graphs: what a function does when its graph is consolidated is what it
-//! does in the plain graph (B4).
+//! Differential testing of graphs: a function must do the same in a consolidated and in a plain
+//! graph (B4).
 //!
 //! [`compare`] puts functions, yours among them, into random graphs, plays random traffic to each
-//! of them twice, consolidated and plain, and looks for anything that is not the same: packets,
-//! alerts, events, reports, counters, shared state, the bytes of all flows. If something is, it
-//! looks for a smaller graph and fewer steps that show it.
+//! of them twice, consolidated and plain, and compares packets, alerts, events, reports, counters,
+//! shared state, and the bytes of all flows. For a difference, it searches a smaller graph and
+//! fewer steps that show it.
 //!
 //! ```
 //! use conformance::{CompareOptions, FunctionSpec, compare};

@@ -1,4 +1,4 @@
-//! Packets to be played, as they arrive: made up, or captured.
+//! Packets in order of arrival: made up, or captured.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -15,33 +15,33 @@ use packet::{
     split_mix,
 };
 
-/// Packets in the order in which they arrive.
+/// Packets in order of arrival.
 #[derive(Clone, Default)]
 pub struct Tape {
     bytes: Vec<u8>,
     arrivals: Vec<TapePacket>,
 }
 
-/// A packet that arrives.
+/// A packet on arrival.
 #[derive(Clone, Copy, Debug)]
 pub struct TapePacket {
-    /// When, in nanoseconds.
+    /// Time of arrival, in nanoseconds.
     pub at_ns: u64,
-    /// By which side.
+    /// Side of arrival.
     pub side: Side,
-    /// Its first byte, and how many there are.
+    /// Position and length of its bytes.
     at: usize,
     len: u32,
 }
 
-/// The address that clients speak to, on any port.
+/// The address of the service, on any port.
 pub const SERVICE: [u8; 4] = [198, 18, 0, 1];
 
-/// When made-up traffic begins.
+/// Start of made-up traffic, in nanoseconds since 1970.
 const START_NS: u64 = 1_700_000_000_000_000_000;
 
 impl Tape {
-    /// Packets.
+    /// Returns the number of packets.
     pub fn len(&self) -> usize {
         self.arrivals.len()
     }
@@ -51,12 +51,12 @@ impl Tape {
         self.arrivals.is_empty()
     }
 
-    /// Some of the packets.
+    /// Returns a part of the packets.
     pub fn arrivals(&self, part: Range<usize>) -> &[TapePacket] {
         self.arrivals.get(part).unwrap_or_default()
     }
 
-    /// A packet in a buffer; none if there is no buffer.
+    /// Returns a packet in a buffer; `None` if there is no buffer.
     pub fn packet(&self, arrival: &TapePacket, pool: &mut PacketPool) -> Option<Packet> {
         let mut packet = pool.take(self.bytes(arrival))?;
         let transit = &mut packet.meta_mut().transit;
@@ -74,8 +74,8 @@ impl Tape {
         self.bytes.extend(frame);
     }
 
-    /// Creates `times` UDP packets of 64 bytes of each of n flows, from the inside: in every pass
-    /// one of each flow, in another order; `gap_ns` from packet to packet.
+    /// Creates `times` UDP packets of 64 bytes of each of n flows, from the inside: a pass has one
+    /// of each flow, in its own order. `gap_ns` is the time from packet to packet.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -111,8 +111,8 @@ impl Tape {
         Ok(tape)
     }
 
-    /// Creates n packets of conversations with the service, from both sides, this share of them by
-    /// TCP and the others by UDP: of `flows` at a time, of this length.
+    /// Creates n packets of conversations with the service, from both sides, with this share of TCP
+    /// and the others UDP: `flows` at a time, of this length.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -127,7 +127,7 @@ impl Tape {
         })
     }
 
-    /// Creates n packets of HTTP requests and responses: of `flows` at a time, of this length.
+    /// Creates n packets of HTTP requests and responses: `flows` at a time, of this length.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -142,7 +142,7 @@ impl Tape {
         })
     }
 
-    /// Talk with the service, from both sides, by IPv4.
+    /// Returns a profile of conversations with the service, from both sides, by IPv4.
     pub fn talk(seed: u64) -> TrafficProfile {
         TrafficProfile {
             seed,
@@ -154,7 +154,7 @@ impl Tape {
         }
     }
 
-    /// All frames of a profile, as if no function had rewritten anything.
+    /// Generates all frames of a profile, as if no function had rewritten anything.
     ///
     /// # Errors
     /// If the profile contradicts itself.
@@ -168,10 +168,9 @@ impl Tape {
         Ok(tape)
     }
 
-    /// Reads up to n whole IPv4 packets of TCP and UDP from a capture. The end that sends first is
-    /// inside; servers have the service's address, and clients one for each pair of
-    /// addresses that spoke, so that a load balancer has something to do: all else is as it was
-    /// captured.
+    /// Reads up to n whole IPv4 packets of TCP and UDP from a capture. The sender of a flow's first
+    /// packet is inside. Servers get the service's address, and clients an address for each pair of
+    /// captured addresses, as input for a load balancer. All else is as captured.
     ///
     /// # Errors
     /// If the capture cannot be read.
@@ -214,16 +213,16 @@ impl Tape {
         Ok(tape)
     }
 
-    /// The same as it comes to functions that rewrite addresses: packets from the outside go to
-    /// whom those from the inside come from behind them, from whom those go to. What answers
-    /// nothing that left is left out.
+    /// Returns the tape for functions that translate addresses: a packet from outside gets the
+    /// translated addresses of the packet that it answers. Replies to packets that never left are
+    /// dropped.
     pub fn translated(&self, graph: &mut Graph) -> Tape {
         self.played_to(graph, |_| false)
     }
 
-    /// The same with hairpins: where hosts inside get other addresses behind the functions, every
-    /// third packet is sent again, to the address of another such host. The same seed chooses the
-    /// same packets.
+    /// Returns the translated tape with hairpins: where hosts inside have translated addresses,
+    /// every third packet is repeated to the translated address of another such host. The same seed
+    /// chooses the same packets.
     pub fn translated_with_hairpins(&self, graph: &mut Graph, mut seed: u64) -> Tape {
         self.played_to(graph, |_| split_mix(&mut seed).is_multiple_of(3))
     }
@@ -286,7 +285,7 @@ impl Tape {
         tape
     }
 
-    /// Of one packet in fifty, a byte is another one. The same seed gives the same ones.
+    /// Changes a byte in one of fifty packets. The same seed gives the same changes.
     pub fn damage(&mut self, mut seed: u64) {
         for arrival in &self.arrivals {
             let (draw, at, byte) = (split_mix(&mut seed), split_mix(&mut seed), split_mix(&mut seed));
@@ -300,7 +299,7 @@ impl Tape {
     }
 
     /// Splits the tape into the flows with at least `least` packets, both directions together, and
-    /// those with fewer.
+    /// shorter flows.
     pub fn by_length(&self, least: usize) -> (Tape, Tape) {
         let parser = Parser::new(FlowHasher::new(1));
         let key = |arrival: &TapePacket| {
@@ -321,10 +320,10 @@ impl Tape {
     }
 }
 
-/// Hosts inside with an address of their own behind the functions, by protocol.
+/// Hosts inside with a translated address, by protocol.
 #[derive(Default)]
 struct TranslatedHosts {
-    /// The ends of a host inside and behind.
+    /// Protocol, endpoint inside, and translated endpoint.
     hosts: Vec<(u8, Endpoint, Endpoint)>,
 }
 
@@ -336,8 +335,8 @@ impl TranslatedHosts {
         }
     }
 
-    /// Returns where the host beside this one is behind the functions. Each is the other's
-    /// neighbour, so that they answer each other.
+    /// Returns the translated endpoint of this host's neighbour. Neighbours come in pairs, so that
+    /// they answer each other.
     fn neighbour(&self, protocol: u8, inside: Endpoint) -> Option<Endpoint> {
         let of_other = self.hosts.get(self.place(protocol, inside)? ^ 1)?;
         (of_other.0 == protocol && of_other.2.addr.is_v4() == inside.addr.is_v4()).then_some(of_other.2)
@@ -348,7 +347,7 @@ impl TranslatedHosts {
     }
 }
 
-/// Clients in 10/12, and one server.
+/// Returns the addresses of clients in 10/12, and of one server.
 fn to_the_service() -> TrafficAddresses {
     TrafficAddresses {
         servers_v4: AddressPrefix { address: SERVICE.into(), length: 32 },

@@ -1,4 +1,4 @@
-//! A random graph, what is played to it, and when.
+//! A random graph, its packets, and the steps between them.
 
 use graph::{Graph, Options, Topology, WhenFull};
 use io::traffic::{Attacks, FlowLength, FrameRate, Payload, Protocols, TrafficProfile};
@@ -10,13 +10,13 @@ use serde_json::Value;
 
 use crate::{FunctionSpec, GraphForm, LineShape, Tape, TrialStep, Witness};
 
-/// A graph of functions, packets, and what happens between them. The same seed gives the same
+/// A graph of functions, its packets, and the steps between them. The same seed gives the same
 /// trial.
 #[derive(Clone)]
 pub struct GraphTrial<'a> {
     /// The functions, from the inside to the outside.
     pub functions: Vec<&'a FunctionSpec>,
-    /// Packets, as they come to this graph: those from outside answer what leaves it.
+    /// Packets for this graph: packets from outside answer what leaves it.
     pub tape: Tape,
     /// The steps.
     pub steps: Vec<TrialStep>,
@@ -29,7 +29,7 @@ pub struct GraphTrial<'a> {
 /// A graph of two branches between its ports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fork {
-    /// Functions of the branch for packets that pass the filter: the first ones.
+    /// Number of functions of the branch for packets that pass the filter: the first ones.
     pub functions: usize,
     /// The filter, in the policy language.
     pub filter: &'static str,
@@ -42,19 +42,18 @@ const FILTERS: [&str; 6] =
 /// A filter that all packets of a trial pass.
 const ALL_TRAFFIC: &str = "!ip 192.0.2.77";
 
-/// Functions of a graph at most.
+/// Limit on the functions of a graph.
 const FUNCTIONS_MAX: usize = 6;
 /// Packets of a trial.
 const PACKETS: u64 = 400;
-/// Flows that a table has room for, and, in one trial of four, so few that flows have to go for
-/// others.
+/// Room of the flow table. In one trial of four, flows are evicted for others.
 const FLOWS: [u32; 4] = [5, 512, 512, 512];
-/// Packets that are handed over at once at most: more than a group has.
+/// Limit on the packets of a batch: more than a group has.
 const BATCH_MAX: usize = 70;
 
 impl<'a> GraphTrial<'a> {
-    /// A graph of some of these functions, one of the first `under_test` among them. None if those
-    /// that were drawn cannot form a graph.
+    /// Draws a graph of some of these functions, at least one of the first `under_test` among them.
+    /// Returns `None` if the functions drawn cannot form a graph.
     ///
     /// # Errors
     /// If such traffic cannot be made up.
@@ -124,23 +123,23 @@ impl<'a> GraphTrial<'a> {
         Ok(Some(trial))
     }
 
-    /// One of this function only, to which nothing happens.
+    /// Creates a trial of this function only, without traffic.
     pub(crate) fn alone(registry: &'a Registry<Value>, subject: &'a FunctionSpec) -> GraphTrial<'a> {
         let (functions, options) = (vec![subject], Options::default());
         GraphTrial { functions, tape: Tape::default(), steps: Vec::new(), fork: None, registry, options }
     }
 
-    /// Commands between packets.
+    /// Returns the number of commands.
     pub fn commands(&self) -> u64 {
         self.steps.iter().filter(|step| matches!(step, TrialStep::Command(..))).count() as u64
     }
 
-    /// Times that all flows move.
+    /// Returns the number of moves of all flows.
     pub fn moves(&self) -> u64 {
         self.steps.iter().filter(|step| matches!(step, TrialStep::Move)).count() as u64
     }
 
-    /// The graph, with no flows yet.
+    /// Creates the graph, without flows.
     ///
     /// # Errors
     /// If its functions cannot form one.
@@ -162,8 +161,8 @@ impl<'a> GraphTrial<'a> {
         graph.map_err(|wrong| wrong.to_string())
     }
 
-    /// The functions as a graph with branches, or as one that could have some. Of a branch, those
-    /// on the other branch come behind them.
+    /// Returns the topology with branches, or of a line that may be routed. Functions of the second
+    /// branch follow those of the first.
     fn topology(&self, shape: LineShape) -> Result<Topology, String> {
         let functions = self.functions.len();
         let (fork, count) = match shape {
@@ -186,7 +185,7 @@ impl<'a> GraphTrial<'a> {
         Topology::new(&policy).map_err(|wrong| wrong.to_string())
     }
 
-    /// Everything that a run through the graph leaves.
+    /// Runs the trial, and returns everything that can be observed of it.
     ///
     /// # Errors
     /// As for [`GraphTrial::graph`].
@@ -196,7 +195,7 @@ impl<'a> GraphTrial<'a> {
         Ok(Witness::of_first(self.functions.len(), &mut graph, &self.tape, &self.steps, &mut replace))
     }
 
-    /// The same without one function, and without the commands to it.
+    /// Returns the trial without one function, and without the commands to it.
     pub(crate) fn without(&self, function: usize) -> GraphTrial<'a> {
         let mut trial = self.clone();
         trial.functions.remove(function);

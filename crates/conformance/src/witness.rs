@@ -1,4 +1,4 @@
-//! Everything that can be seen of a graph from outside, to be compared with another one's (B4).
+//! Observations of a graph from outside, to be compared with another one's (B4).
 
 use std::fmt;
 
@@ -14,10 +14,9 @@ use super::{GraphForm, Tape};
 pub enum TrialStep {
     /// A batch of n packets.
     Batch(usize),
-    /// A command goes to a function, which may refuse it.
+    /// A command to a function, which may refuse it.
     Command(usize, String),
-    /// All flows move to another graph of the same functions, which goes on. What flows share stays
-    /// behind.
+    /// All flows move to another graph of the same functions. Shared state does not move.
     Move,
 }
 
@@ -32,28 +31,28 @@ impl fmt::Display for TrialStep {
     }
 }
 
-/// Everything that a run leaves.
+/// The observations of a run.
 #[derive(Default)]
 pub struct Witness {
     /// Packets: their numbers in the order of arrival, sides, and bytes.
     pub sent: Vec<(u64, Side, Vec<u8>)>,
-    /// Packets that followed rules. Not compared.
+    /// Packets on the fast path. Not compared.
     pub followed: u64,
     /// Results of commands, alerts in order, and the number of events with them; then counters of
-    /// the graph and its functions, what flows share, and flow reports.
+    /// the graph and its functions, shared state, and flow reports.
     told: Vec<String>,
-    /// The number of functions that are looked at.
+    /// The number of functions that are observed.
     functions: usize,
     reports: Vec<String>,
     events: usize,
-    /// Records of flows that live. Where a function keeps streams or growing buffers, records name
-    /// blocks that any other could be in the place of: of these there are the headers.
+    /// Records of live flows. Only the headers if a function keeps streams or growing buffers: such
+    /// records name blocks, and any other block could be in their place.
     flows: Vec<(u32, Vec<u8>)>,
 }
 
 impl Witness {
     /// Plays a tape through a graph, step by step, and ends all flows that are left. `replace`
-    /// creates another graph of the same functions, where flows move to; without one, they stay.
+    /// creates another graph of the same functions, which flows move to; without one, they stay.
     pub fn of(
         graph: &mut Graph,
         tape: &Tape,
@@ -63,7 +62,7 @@ impl Witness {
         Witness::of_first(usize::MAX, graph, tape, steps, replace)
     }
 
-    /// The same; of functions, only the first n are looked at.
+    /// Plays a tape likewise, and observes the first n functions only.
     pub(crate) fn of_first(
         functions: usize,
         graph: &mut Graph,
@@ -78,8 +77,8 @@ impl Witness {
         for step in steps {
             match step {
                 TrialStep::Command(function, command) => {
-                    // Both graphs refuse what one of them does. Copies beside get it, too: what all
-                    // functions say decides about frames that are not IP.
+                    // Both graphs refuse the same commands. Copies on other branches get them as
+                    // well: frames that are not IP pass only if all functions agree.
                     let copies = (*function..graph.stages().len()).step_by(functions);
                     let refused = copies
                         .rev()
@@ -116,20 +115,20 @@ impl Witness {
         witness
     }
 
-    /// All flows of a graph move to another one, where they can.
+    /// Moves all flows of a graph to another one, except where that refuses them.
     fn see_off(&mut self, graph: &mut Graph, other: &mut Graph, pool: &mut PacketPool) {
         let mut saved = Vec::new();
         for (record, _) in flows(graph) {
             saved.clear();
-            graph.save_flow(record, &mut saved);
-            let restored = other.restore_flow(&saved, pool).map_err(|error| error.to_string());
+            graph.flows_mut().save(record, &mut saved);
+            let restored = other.flows_mut().restore(&saved, pool).map_err(|error| error.to_string());
             self.told.push(format!("a flow moves: {restored:?}"));
-            graph.release_flow(record);
+            graph.flows_mut().release(record);
         }
         self.take_leave(graph);
     }
 
-    /// Takes what the graph reported since the last call.
+    /// Records what the graph reported since the last call.
     fn hear(&mut self, graph: &mut Graph) {
         let effects = graph.effects_mut();
         self.told.extend(effects.alerts.drain(..).map(|alert| format!("{alert:?}")));
@@ -138,14 +137,14 @@ impl Witness {
         self.reports.extend(effects.reports.drain(..).map(|report| format!("{report:?}")));
     }
 
-    /// Takes the counters of a graph that is replaced.
+    /// Records the counters of a graph that is replaced.
     fn take_leave(&mut self, graph: &Graph) {
         self.told.push(format!("{} events, {:?}", self.events, graph.counters()));
         self.told.extend(graph.stages().iter().take(self.functions).map(|stage| shared(&**stage)));
-        self.followed += graph.fast_path().packets;
+        self.followed += graph.report().fast_path().packets;
     }
 
-    /// Packets that are other than those of another run, or in one of them only.
+    /// Returns the number of packets that differ from another run's, or are in one of them only.
     pub fn other_packets(&self, other: &Witness) -> u64 {
         let differing = self.sent.iter().zip(&other.sent).filter(|(ours, theirs)| ours != theirs).count();
         (differing + self.sent.len().abs_diff(other.sent.len())) as u64
@@ -180,7 +179,7 @@ impl Witness {
     }
 }
 
-/// The first of these that are not the same.
+/// Returns the first of these that differ.
 fn first_of<T: PartialEq>(
     form: GraphForm,
     ours: &[T],
@@ -199,7 +198,7 @@ fn bytes(packet: &Packet) -> (u64, Side, Vec<u8>) {
 fn flows(graph: &Graph) -> Vec<(u32, Vec<u8>)> {
     let descriptors = || graph.stages().iter().map(|stage| stage.descriptor());
     let has_blocks = descriptors().any(|descriptor| descriptor.stream || descriptor.buffers.is_some());
-    let records = graph.records();
+    let records = graph.flows().records();
     let live = records.used().filter(|&record| records.header(record).has(RecordHeader::FLAG_LIVE));
     let bytes = live.map(|record| {
         let bytes = records.bytes(record).unwrap_or_default();

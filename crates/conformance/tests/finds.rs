@@ -1,4 +1,4 @@
-//! Right functions pass, and wrong ones are found.
+//! Correct functions pass, and faulty ones are found.
 
 use conformance::{CompareError, CompareOptions, FunctionSpec, Tape, built_in, compare};
 use graph::{Graph, Options};
@@ -76,7 +76,7 @@ fn the_functions_that_there_are_are_right() {
     );
 }
 
-/// Frames that are not IP pass if all functions say so, also those beside that no packet visits.
+/// Frames that are not IP pass only if all functions agree, also copies that no packet visits.
 #[test]
 fn commands_reach_copies_beside() {
     let is_it = |subject: &FunctionSpec| subject.name == "firewall" && !subject.commands.is_empty();

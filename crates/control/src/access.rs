@@ -36,8 +36,8 @@ pub struct AccessFiles {
     pub token: Option<PathBuf>,
 }
 
-/// Credentials of a server, and those that it asks of its clients. The files are read again when
-/// they have changed.
+/// Credentials of a server, and the checks of its clients'. The files are read again when they have
+/// changed.
 #[derive(Clone)]
 pub struct ApiAccess(Arc<Reread<AccessParts>>);
 
@@ -57,7 +57,7 @@ pub(crate) struct AccessParts {
 pub(crate) enum Permission {
     /// All.
     Operate,
-    /// Those that change nothing.
+    /// Requests that change nothing.
     View,
 }
 
@@ -98,7 +98,7 @@ impl ApiAccess {
     /// Reads the files.
     ///
     /// # Errors
-    /// If one cannot be read or used, or nobody could use the API.
+    /// If one cannot be read or used, or no client could use the API.
     pub fn read(files: AccessFiles) -> Result<ApiAccess, AccessError> {
         let watched = [Some(&files.certificate), Some(&files.key), files.authority.as_ref()];
         let optional = [files.revoked.as_ref(), files.roles.as_ref(), files.token.as_ref()];

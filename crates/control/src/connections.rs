@@ -48,7 +48,7 @@ impl Serving {
     pub async fn unix(self, listener: UnixListener) {
         let places = Arc::new(Semaphore::new(CLIENTS_MAX));
         loop {
-            // Nobody closes it.
+            // The semaphore is never closed.
             let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
             let Ok((stream, _)) = listener.accept().await else {
                 sleep(ACCEPT_PAUSE).await;

@@ -89,7 +89,8 @@ impl DispatcherClient {
         Ok(self.ask(|reply| OperatorRequest::Resume(unit, reply)).await??)
     }
 
-    /// Returns the nodes, in the order in which they were named; none if all units run here.
+    /// Returns the nodes, in the order of their names in the configuration; none if all units run
+    /// here.
     pub fn nodes(&self) -> Vec<NodeInfo> {
         self.cluster_nodes().map(RemoteHandle::status).unwrap_or_default()
     }
@@ -146,7 +147,7 @@ impl DispatcherClient {
     pub async fn apply(&self, policy: NewPolicy, is_dry_run: bool) -> Result<u64, Problem> {
         let (sender, answer) = oneshot::channel();
         let reply = Box::new(move |outcome| {
-            // Nobody may wait for it any more.
+            // The caller may have given up.
             let _ = sender.send(outcome);
         });
         let ended = || Problem::from(OperatorError::Ended);
@@ -211,7 +212,7 @@ impl DispatcherClient {
         request: impl FnOnce(Reply<T>) -> OperatorRequest,
     ) -> Result<T, Problem> {
         let (sender, receiver) = oneshot::channel();
-        // Nobody waits for the answer any more if this fails.
+        // This fails if the caller has given up.
         let reply: Reply<T> = Box::new(move |answer| drop(sender.send(answer)));
         self.operator.send(request(reply))?;
         match timeout(ANSWER_TIMEOUT, receiver).await {

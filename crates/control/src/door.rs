@@ -1,4 +1,4 @@
-//! Places of clients over TCP: who has shown nothing keeps out nobody who could.
+//! Places of clients over TCP: clients without credentials never exclude clients with credentials.
 //!
 //! | limit, per socket | when it is reached |
 //! |---|---|

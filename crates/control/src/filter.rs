@@ -10,7 +10,7 @@ use crate::problem::Problem;
 /// Limit on a filter's length, in bytes.
 pub const FILTER_MAX: usize = 4096;
 
-/// A policy in which no name stands for anything.
+/// A policy without names for filters.
 const NO_NAMES: &str = "Port<0> inside; Port<1> outside; pipelet all { inside <-> outside; }";
 
 /// A filter of flows.

@@ -1,11 +1,11 @@
-//! The control API of a running dispatcher (A16): HTTP and JSON over a Unix
-//! socket, or over TCP and TLS.
+//! The control API of a running dispatcher (A16): HTTP and JSON over a Unix socket, or over TCP and
+//! TLS.
 //!
 //! Operators list nodes, units and flows, migrate flows, drain and resume nodes, and give all of
-//! them another policy. `docs/api.md`
-//! describes the API, and `docs/api/v1.json` is its OpenAPI document, generated from this code.
+//! them another policy. `docs/api.md` describes the API, and `docs/api/v1.json` is its OpenAPI
+//! document, generated from this code.
 //!
-//! The server runs on a thread of its own. It asks the dispatcher through a
+//! The server runs on a thread of its own. It queries the dispatcher through a
 //! [`runtime::operator::OperatorHandle`], which packets never wait for.
 //!
 //! ```text

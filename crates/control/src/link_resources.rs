@@ -46,7 +46,7 @@ pub struct LinkResource {
     pub refused: BTreeMap<String, u64>,
 }
 
-/// All links since the start, those that have ended among them, and handshakes.
+/// All links since the start, also ended ones, and handshakes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = LinkTotals)]
 pub struct LinkTotalsResource {

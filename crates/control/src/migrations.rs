@@ -17,7 +17,7 @@ use crate::resources::{MigrationRequest, MigrationResource, MigrationState};
 
 use self::course::{Course, MovedFlow, Selection};
 
-/// Limit on the migrations that are kept; the oldest one that has ended gives way.
+/// Limit on the migrations that are kept; the oldest ended one is discarded first.
 pub const MIGRATIONS_MAX: usize = 32;
 /// Limit on the migrations that run at once.
 pub const MIGRATIONS_RUNNING_MAX: usize = 4;
@@ -84,8 +84,7 @@ impl Migrations {
         Ok(started)
     }
 
-    /// Moves the flows of a migration back to where they were, as far as they are still at the unit
-    /// that they moved to.
+    /// Moves the flows of a migration back, unless they have left the unit that they moved to.
     pub fn undo(&self, id: u64) -> Result<MigrationResource, Problem> {
         let migration = self.find(id)?;
         {

@@ -20,7 +20,7 @@ pub struct Page<T> {
     pub next: Option<String>,
 }
 
-/// The part of a list that a request asks for.
+/// The part of a list that a request selects.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

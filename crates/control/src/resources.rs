@@ -57,13 +57,12 @@ pub struct StatusResource {
     /// The store of the cluster; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreResource>,
-    /// Of these, nodes from which nothing is heard, and which are not given up.
+    /// Of these, silent nodes that are not given up.
     #[serde(default)]
     pub nodes_suspect: u32,
     /// Units that are ready, of those that run whatever the load, and nodes that are not there,
     /// while some are not ready: `waiting for units: 1 of 3 are ready, unit-2 not there`. It begins
-    /// with
-    /// `units missing` once packets are processed.
+    /// with `units missing` once packets are processed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<String>,
     /// Other dispatchers of the cluster.
@@ -126,7 +125,7 @@ pub struct OtherDispatcherResource {
     /// Why it is not connected, if that is known.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub reason: String,
-    /// Time since it was heard last, in milliseconds, if it is suspect.
+    /// Time since its last sign of life, in milliseconds, if it is suspect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<u64>,
     /// The number of the policy that it runs; absent while it is away.
@@ -193,7 +192,7 @@ pub struct NodeResource {
     pub address: String,
     /// `connecting`, `spare`, `active`, `suspect`, `draining` or `drained`.
     pub status: String,
-    /// Time since it was heard last, in milliseconds, if it is suspect.
+    /// Time since its last sign of life, in milliseconds, if it is suspect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_ms: Option<u64>,
     /// Its unit.
@@ -295,7 +294,7 @@ pub struct MoveRequest {
     pub to: Option<UnitName>,
 }
 
-/// Flows to migrate: those that meet all conditions. At least one is required.
+/// Flows to migrate: all that meet every condition. At least one is required.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MigrationRequest {
@@ -349,7 +348,7 @@ pub struct MigrationResource {
     pub wanted: u64,
     /// Flows that have a new owner.
     pub moved: u64,
-    /// Flows whose new owner refused their state: they stayed.
+    /// Flows that stayed because their new owner refused the state.
     pub refused: u64,
     /// Flows that could not be moved: they have ended, or their unit is not active.
     pub failed: u64,

@@ -45,7 +45,7 @@ pub(crate) use guard::{Guard, guard};
 pub const BODY_MAX: usize = 64 * 1024;
 /// Limit on the body of a request with a policy, in bytes: JSON escapes the ends of its lines.
 pub const POLICY_BODY_MAX: usize = 2 * POLICY_BYTES_MAX + BODY_MAX;
-/// Limit on the time for which the body of a refused request is still read.
+/// Limit on the time that the body of a refused request is still read.
 const LINGER: Duration = Duration::from_secs(1);
 /// Limit on the bytes of it.
 const LINGER_MAX: usize = 1 << 20;
@@ -150,8 +150,8 @@ async fn other_method(method: Method, OriginalUri(uri): OriginalUri) -> Problem 
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method", detail)
 }
 
-/// Reads the whole body, even if nobody needs it: a connection that ends with unread bytes would be
-/// reset, and the client could lose the answer.
+/// Reads the whole body, even if it is not needed: a connection that ends with unread bytes would
+/// be reset, and the client could lose the answer.
 async fn with_body(request: Request, next: Next) -> Result<Response, Problem> {
     let (head, body) = request.into_parts();
     check_host(&head)?;
@@ -202,7 +202,8 @@ fn check_host(head: &Parts) -> Result<(), Problem> {
     Err(Problem::new(StatusCode::BAD_REQUEST, "host", detail))
 }
 
-/// Bounds the time of a request. A watch's answer goes on after its head.
+/// Bounds the time of a request until the head of its answer. A watch's answer continues after
+/// that.
 async fn in_time(request: Request, next: Next) -> Result<Response, Problem> {
     let late = |_| {
         let detail = format!("the request was not complete within {} s", REQUEST_TIMEOUT.as_secs());

@@ -33,7 +33,7 @@ pub struct ControlOptions {
 
 /// A socket on which the API is served.
 pub enum ApiListener {
-    /// A Unix socket, to whose user all is open. Its file is removed at the end.
+    /// A Unix socket; its user may do everything. Its file is removed at the end.
     Unix(UnixListener, PathBuf),
     /// A TCP socket with TLS, and the clients that may use it.
     Tls(TcpListener, ApiAccess),

@@ -1,5 +1,5 @@
 //! The committed OpenAPI document is that of the code.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! The API over TCP: clients with a certificate or a token are served, and all others are refused
 //! and counted.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod traffic;
@@ -272,8 +272,7 @@ fn oversized_requests_are_refused() {
     }
 }
 
-/// Connections that have shown nothing keep nobody out: the operator gets in, however many there
-/// are.
+/// However many connections have shown no credentials, the operator gets in.
 #[test]
 fn silent_connections_give_their_places_to_others() {
     let mut remote = Remote::start(true, true);
@@ -382,7 +381,7 @@ fn roles_open_the_api_or_not() {
         issue(&folder, holder);
         let name = holder.split(':').next_back().unwrap();
         let mut client = remote.connect_as(name);
-        // An operator hears that there is no such unit.
+        // An operator's answer is that there is no such unit.
         let (may_read, may_change) = match name {
             "jane" => (200, 409),
             "board" => (200, 403),

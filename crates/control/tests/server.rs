@@ -1,5 +1,5 @@
-//! The API over its socket, beside a run on units of this process.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! The API over its socket, during a run on units of this process.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 

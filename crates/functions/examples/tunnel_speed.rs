@@ -23,13 +23,13 @@ const BATCH_LEN: usize = 32;
 /// Packets per flow and round.
 const PACKETS: usize = 20;
 
-/// The protocols, with the configuration of their ends besides addresses.
+/// Returns the protocols, with the configuration of their ends except addresses.
 fn configs() -> [(&'static str, Value); 4] {
     let network = json!({ "vni": 7, "local_mac": "02:00:00:00:00:01", "remote_mac": "02:00:00:00:00:02" });
     [("gre", json!({ "key": 7 })), ("ipip", json!({})), ("vxlan", network.clone()), ("geneve", network)]
 }
 
-/// A tunnel alone, or after a firewall and a monitor.
+/// Returns a tunnel alone, or after a firewall and a monitor.
 fn graph(protocol: &str, settings: &Value, mirrored: bool, alone: bool, consolidate: bool) -> Graph {
     let mut config = settings.clone();
     let (mut local, mut remote) = ("192.0.2.1", "198.51.100.1");
@@ -121,7 +121,7 @@ fn main() {
         for (name, graph, mut times) in ways {
             times.sort_by(f64::total_cmp);
             let Some(median) = times.get(times.len() / 2) else { continue };
-            let path = graph.fast_path();
+            let path = graph.report().fast_path();
             println!("{protocol:7} {name:7} {median:7.1} ns  (followed rules: {})", path.packets);
         }
     }

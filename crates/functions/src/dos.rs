@@ -72,7 +72,7 @@ nf::counters! {
     dropped: packets,
     /// Packets that would have begun a flow, dropped.
     refused: packets,
-    /// Packets whose source found no meter; they pass or are dropped.
+    /// Packets without a free meter for their source; they pass or are dropped.
     unmetered: packets,
 }
 

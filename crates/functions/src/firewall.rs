@@ -72,7 +72,7 @@ pub struct State {
     rule: u16,
     /// An [`Opening`].
     opening: u8,
-    /// TCP flags or ICMP type of the packet by which the flow was judged.
+    /// TCP flags or ICMP type of the packet that decided the action.
     opening_detail: u8,
     /// Action for the flow's packets: the [`FilterAction`]'s number plus 1.
     action: u8,
@@ -239,8 +239,8 @@ impl NetworkFunction for Firewall {
         event != self.validity()
     }
 
-    /// With `reject` rules: stateless, every packet may get an answer; stateful, every opening
-    /// packet, and after a change of the rules every packet.
+    /// Returns the scope of answers with `reject` rules: stateless, every packet may get an answer;
+    /// stateful, every opening packet, and after a change of the rules every packet.
     fn answers(&self) -> AnswerScope {
         let rejects = self.default == FilterAction::Reject
             || self.pickup == Pickup::Reject
@@ -253,7 +253,7 @@ impl NetworkFunction for Firewall {
         self.default == FilterAction::Allow
     }
 
-    /// `default allow|deny|reject`, `rule N|NAME enable|disable`.
+    /// Executes `default allow|deny|reject` and `rule N|NAME enable|disable`.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         match self.parse_command(command)? {
             Command::Default(action) => self.default = action,
@@ -267,9 +267,9 @@ impl NetworkFunction for Firewall {
         self.parse_command(command).map(drop)
     }
 
-    /// The flow is judged by these rules with its next packet, as after a command.
+    /// Makes these rules decide about the flow's next packet, as after a command.
     fn flow_reconfigured(&self, state: &mut State, context: &mut Context<'_>) {
-        // Packets that were not counted yet were those of a rule that is not here.
+        // Uncounted packets belong to a rule of the previous configuration.
         (state.counted, state.rule) = (context.flow().seq, 0);
         (state.judged, state.quick) = (0, 0);
     }
@@ -522,8 +522,8 @@ impl Firewall {
         }
     }
 
-    /// Drops an invalid packet. Ends the connection of a segment whose beginning was not seen, if
-    /// the policy says so, as a host without it does (RFC 9293 3.10.7.1).
+    /// Drops an invalid packet. If the policy says so, answers a mid-stream segment with a reset,
+    /// as a host without the connection does (RFC 9293 3.10.7.1).
     fn refuse_invalid(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
         let meta = packet.meta();
         let is_midstream = meta.protocol == protocol::TCP

@@ -32,8 +32,8 @@ impl InnerHeader {
             6 => InnerHeader::of_v6(packet.first_chunk()?),
             _ => return None,
         };
-        // An aggregate of a local stack's segments has no length; nor does a jumbogram, whose
-        // length is in a hop-by-hop option (RFC 2675).
+        // An aggregate of a local stack's segments has no length; nor does a jumbogram: its length
+        // is in a hop-by-hop option (RFC 2675).
         let is_unsaid = match found.version {
             4 => found.len == 0,
             _ => {

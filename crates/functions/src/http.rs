@@ -75,7 +75,7 @@ nf::counters! {
     bytes_missing: bytes,
     /// Texts of transactions that were too long or found no room.
     fields_truncated: texts,
-    /// Requests that found no room or gave way: read, but not reported.
+    /// Requests without room, or evicted: read, but not reported.
     requests_evicted: requests,
     /// Lines that were not kept whole, see [Limits](#limits).
     memory_full: lines,
@@ -144,7 +144,7 @@ mod label {
 mod buffer {
     pub const QUEUE: usize = 2;
     pub const ANSWER: usize = 3;
-    /// Until there may be an answer: what the client said before, if that is in doubt.
+    /// Until an answer may follow: the client's earlier bytes, if their protocol is in doubt.
     pub const DOUBTED: usize = ANSWER;
     pub const COUNT: usize = 4;
 }
@@ -321,7 +321,7 @@ impl Http {
         });
     }
 
-    /// Calls `work` with a direction's partial line, to which up to `more` bytes will be added.
+    /// Calls `work` with a direction's partial line. Up to `more` bytes will be added to it.
     #[inline(always)]
     fn with_parser<T>(
         &self,

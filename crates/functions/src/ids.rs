@@ -108,12 +108,12 @@ nf::counters! {
     tls_messages: messages,
     /// HTTP messages with a longer head than `head`.
     heads_cut: messages,
-    /// HTTP messages and mails whose body is not inspected whole, see [limits](#limits).
+    /// HTTP messages and mails with a body that is not inspected whole, see [limits](#limits).
     bodies_cut: messages,
     /// Directions with a longer TLS handshake message than `handshake`, or SSH greeting than is
     /// read.
     handshakes_cut: directions,
-    /// Connections of whose beginning a part is not parsed: the protocol was known too late.
+    /// Connections with a beginning that is not parsed whole: the protocol was known too late.
     beginnings_cut: connections,
     /// Memory of the pattern searches built so far.
     search_memory_bytes: bytes,
@@ -123,7 +123,7 @@ nf::counters! {
     http2_skipped: connections,
     /// Flows not inspected whole because buffer memory was full, see [memory](#memory).
     memory_full: flows,
-    /// Connections of which one direction is missing.
+    /// Connections with one direction missing.
     one_sided_connections: connections,
     /// Flows not inspected whole because their source exceeded its share of buffer memory.
     source_over_share: flows,
@@ -176,7 +176,7 @@ impl NetworkFunction for Ids {
     type State = State;
     const HOT_BYTES: usize = 64;
 
-    /// A rule may match any packet.
+    /// Returns all packets if a rule rejects: it may match any packet.
     fn answers(&self) -> nf::AnswerScope {
         let rejects = |signature: &Signature| matches!(signature.action, signatures::RuleAction::Reject(_));
         if self.prevents && self.signatures.iter().any(rejects) {
@@ -269,8 +269,8 @@ impl NetworkFunction for Ids {
         let _ = self.process(packet, state, context);
     }
 
-    /// Numbers of rules and of flowbits are those of a rule set. Bytes that wait for more are
-    /// inspected by the rules of this one.
+    /// Numbers of rules and flowbits belong to a rule set. The rules of the new set inspect pending
+    /// bytes.
     fn flow_reconfigured(&self, state: &mut State, context: &mut Context<'_>) {
         state.flowbits = Flowbits::default();
         for kept in [KeptBuffer::Candidates, KeptBuffer::InBody] {

@@ -54,7 +54,7 @@ nf::counters! {
     pings_answered: packets,
     /// Resets and ICMP errors sent to clients.
     errors_sent: packets,
-    /// Packets longer than `mtu` that went on, to be fragmented.
+    /// Packets longer than `mtu`, forwarded to be fragmented.
     packets_oversize: packets,
     /// Flows that went to the server of their QUIC connection ID.
     quic_followed: flows,
@@ -209,16 +209,16 @@ impl NetworkFunction for LoadBalancer {
         event.id == SERVER_LOST && state.generation != self.generation && self.is_lost(state)
     }
 
-    /// Answered packets: echo requests, packets too long for a tunnel, and, after servers may have
-    /// been lost, all.
+    /// Returns the scope of answered packets: echo requests, packets too long for a tunnel, and,
+    /// after servers may have been lost, all.
     fn answers(&self) -> nf::AnswerScope {
         let longer_than = if self.services.all_rewrite() { u32::MAX } else { self.tunnel.inner_mtu().into() };
         let all = self.generation > FIRST_GENERATION && self.services.may_reset();
         nf::AnswerScope { all, openings: self.answer_ping, longer_than }
     }
 
-    /// `server [SERVICE/]NAME up|down|drain`, `weight [SERVICE/]NAME N`; without a service, all
-    /// servers of the name.
+    /// Executes `server [SERVICE/]NAME up|down|drain` and `weight [SERVICE/]NAME N`; without a
+    /// service, all servers of the name.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         self.services.control(command)?;
         self.generation = self.generation.wrapping_add(1).max(1);

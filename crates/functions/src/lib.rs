@@ -30,7 +30,7 @@ pub mod whitelist;
 
 use nf::{ConfigSource, Registry};
 
-/// All functions of this crate, by the names that policies use.
+/// Returns all functions of this crate, by the names that policies use.
 pub fn registry<C: ConfigSource>() -> Registry<C> {
     let mut registry = Registry::new();
     registry.add(nf::loader!(nat::Nat), include_str!("nat/README.md"));

@@ -161,7 +161,7 @@ impl NetworkFunction for PacketMarker {
                 plan.push_tag(tag);
                 true
             }
-            // What these do depends on the packet's tags.
+            // These depend on the packet's tags.
             Some(VlanMark::Rewrite { .. } | VlanMark::Pop) => false,
         }
     }

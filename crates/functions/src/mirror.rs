@@ -25,7 +25,7 @@ pub struct TrafficMirror {
     selection: Selection,
     /// The side that copies leave by.
     towards: Side,
-    /// True for each side whose packets are copied.
+    /// True for each side with a copy of its packets.
     copies: [bool; 2],
 }
 
@@ -34,7 +34,7 @@ pub struct TrafficMirror {
 enum Selection {
     /// One in this many, at random; 1: all.
     Sample(u32),
-    /// The first ones of each flow, both directions together.
+    /// The first packets of each flow, both directions together.
     First(u32),
 }
 
@@ -42,7 +42,7 @@ enum Selection {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
-    /// Packets selected so far, if those of a flow are limited.
+    /// Packets selected so far, if their number per flow is limited.
     selected: u32,
 }
 
@@ -136,7 +136,7 @@ impl TrafficMirror {
     /// Sends a copy of the packet.
     #[inline(never)]
     fn copy(&self, packet: &PacketView<'_>, context: &mut Context<'_>) {
-        // A copy that comes through here on its way to the collector would be copied for ever.
+        // Otherwise a copy that passes here on its way to the collector would be copied endlessly.
         if self.encapsulation.is_of_mirror(packet.outermost()) {
             return context.count(COUNTERS.packets_of_mirrors, 1);
         }

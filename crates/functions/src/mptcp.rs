@@ -1,7 +1,7 @@
 //! Multipath TCP (A38): finds the sub-flows of a connection, and the data that more than one of
 //! them carries. See the README.
 //!
-//! `tokens` has what the flows of a connection share, `seen` the data that has been seen.
+//! `tokens` has the state that a connection's flows share, `seen` the data already carried.
 //! `handshake` finds sub-flows (RFC 8684 3.1, 3.2), and this module places their bytes in the
 //! connection (3.3).
 
@@ -31,11 +31,11 @@ use state::Phase;
 /// The function `mptcp`.
 pub struct Mptcp {
     duplicates: DuplicateAction,
-    /// Flows may be at several nodes: each carries what its connection has seen.
+    /// Flows may be at several nodes: each carries the seen data of its connection.
     is_grouped: bool,
 }
 
-/// Attribute: the flow is a sub-flow of a connection whose keys are known.
+/// Attribute: the flow is a sub-flow of a connection with known keys.
 const SUBFLOW: usize = 0;
 /// Attribute: another sub-flow has carried all of the packet's data before.
 const DUPLICATE: usize = 1;
@@ -55,13 +55,13 @@ nf::counters! {
     connections: connections,
     /// Connections without a free place: their sub-flows pass unseen.
     connections_refused: connections,
-    /// Sub-flows that joined a connection, and whose hosts proved that they have its keys.
+    /// Sub-flows that joined a connection after both hosts proved that they have its keys.
     subflows_joined: flows,
     /// Flows that join an unknown connection: ordinary flows here.
     subflows_unknown: flows,
     /// Flows that join a known connection with a wrong code: ordinary flows here.
     subflows_invalid: flows,
-    /// Sub-flows that went on as plain TCP, without mappings (RFC 8684 3.7).
+    /// Sub-flows that continued as plain TCP, without mappings (RFC 8684 3.7).
     subflows_fallen_back: flows,
     /// Bytes of payload of sub-flows.
     bytes: bytes,
@@ -73,7 +73,7 @@ nf::counters! {
     bytes_unmapped: bytes,
     /// Bytes of connections without a free place for their data.
     bytes_untracked: bytes,
-    /// Packets all of whose bytes another sub-flow has carried before.
+    /// Packets with only bytes that another sub-flow has carried before.
     packets_duplicate: packets,
     /// Ranges of data forgotten because a connection had too many.
     ranges_forgotten: ranges,
@@ -163,7 +163,7 @@ impl NetworkFunction for Mptcp {
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     sequence: u32,
-    /// Bytes of payload on the wire, of which a capture may have fewer.
+    /// Bytes of payload on the wire; a capture may have fewer.
     len: u32,
 }
 
@@ -192,7 +192,8 @@ fn refresh(state: &mut State, context: &mut Context<'_>) {
     }
 }
 
-/// Notes the mapping that a packet carries. Returns false if the sub-flow goes on without any.
+/// Notes the mapping that a packet carries. Returns false if the sub-flow continues without
+/// mappings.
 fn note_mapping(packet: &Packet, direction: usize, state: &mut State) -> bool {
     let key = state.keys[state.host(direction)];
     let version = state.version();
@@ -243,8 +244,8 @@ impl Mptcp {
         };
         let bytes = &mut state.directions[direction];
         let position = segment.sequence.wrapping_sub(bytes.first);
-        // Only bytes that are new to the sub-flow can be duplicates of another one's: what is
-        // repeated because a packet was lost, or dropped here, must get through.
+        // Only bytes that are new to the sub-flow can be duplicates of another one's: a
+        // retransmission after a loss, or after a drop here, must pass.
         let repeated_len = bytes.carry(position, len);
         let new = bytes.data_of(position.wrapping_add(repeated_len), len - repeated_len);
         let duplicate_len = new.map_or(0, |data| seen.count(data.number, data.len));
@@ -266,7 +267,7 @@ impl Mptcp {
         if duplicate_len == len { self.act(packet, context) } else { Verdict::Forward }
     }
 
-    /// Treats a packet all of whose data another sub-flow has carried.
+    /// Handles a packet that repeats data of another sub-flow.
     fn act(&self, packet: &Packet, context: &mut Context<'_>) -> Verdict {
         context.count(COUNTERS.packets_duplicate, 1);
         let is_last = packet.meta().tcp_flags & (FIN | RST) != 0;

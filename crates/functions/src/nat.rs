@@ -90,7 +90,7 @@ nf::counters! {
     flows_hairpin: flows,
     /// Flows that pass unchanged.
     flows_passed: flows,
-    /// Flows whose prefix is translated.
+    /// Flows with a translated prefix.
     flows_nptv6: flows,
     /// ICMP errors translated.
     icmp_errors: packets,
@@ -98,7 +98,7 @@ nf::counters! {
     blocks_taken: blocks,
     /// Port blocks released.
     blocks_freed: blocks,
-    /// Packets of a flow whose mapping had gone.
+    /// Packets of a flow after its mapping was released.
     stale: packets,
     /// Packets of a known flow from the wrong side: dropped, `nat-wrong-side`.
     spoofed: packets,
@@ -309,8 +309,8 @@ impl NetworkFunction for Nat {
         self.release(state, item_use, context);
     }
 
-    /// `drain ADDRESS` stops allocation from an external address; `resume ADDRESS` restarts it.
-    /// Existing flows stay.
+    /// Executes commands. `drain ADDRESS` stops allocation from an external address; `resume
+    /// ADDRESS` restarts it. Existing flows stay.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let (number, drain) = self.parse_command(command)?;
         self.drained[number] = drain;

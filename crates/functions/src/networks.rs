@@ -56,7 +56,7 @@ impl TunnelRoutes {
     /// Builds routes from networks to tunnel numbers.
     ///
     /// # Errors
-    /// Two tunnels whose networks overlap.
+    /// Two tunnels with overlapping networks.
     pub fn new(mut routes: Vec<(IpNetwork, u16)>) -> Result<TunnelRoutes, (u16, u16)> {
         routes.sort_unstable();
         let overlap = |a: &IpNetwork, b: &IpNetwork| a.version == b.version && a.last >= b.first;

@@ -40,7 +40,7 @@ pub struct Policer {
     aware: bool,
     /// Action for each colour.
     actions: [ColourAction; 3],
-    /// True for each colour whose action is `pass`.
+    /// True for each colour with the action `pass`.
     passes: [bool; 3],
     length: LengthBase,
     /// Address bits that distinguish meters.
@@ -57,8 +57,8 @@ pub struct Policer {
 /// Number of a pair of buckets, 1 or 2.
 type BucketPair = NonZeroU8;
 
-/// Per-flow state: the buckets of a connection, as one pair or one per side. On a cluster, those of
-/// the subscriber as the flow's last packet left them.
+/// Per-flow state: the buckets of a connection, as one pair or one per side. On a cluster: the
+/// subscriber's buckets after the flow's last packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct State {
@@ -211,8 +211,8 @@ impl NetworkFunction for Policer {
         true
     }
 
-    /// `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`. Spent tokens
-    /// stay spent, up to the new burst.
+    /// Executes `KEY AMOUNT` for `rate`, `burst`, `excess_burst`, `peak_rate` and `peak_burst`.
+    /// Spent tokens stay spent, up to the new burst.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         let config = self.changed_config(command)?;
         self.rates = config.rates().map_err(|error| ControlError(error.to_string()))?;
@@ -328,8 +328,8 @@ impl Policer {
         Some(colour)
     }
 
-    /// Takes the buckets that a flow brings, if they are newer than those that are here. Only
-    /// functions at the outside rewrite addresses: the dispatcher refuses other policies.
+    /// Adopts the buckets that a flow brings, if they are newer than the local ones. Only functions
+    /// at the outside rewrite addresses: the dispatcher refuses other policies.
     fn bring_buckets(&self, state: &State, context: &mut Context<'_>) {
         let flow = context.flow();
         let ends = match flow.origin {

@@ -38,8 +38,8 @@ pub struct Rabin {
 }
 
 impl Rabin {
-    /// Creates a fingerprinter for windows of `window` bytes. It samples one fingerprint in
-    /// `sample`, a power of two: those whose lowest bits are 0.
+    /// Creates a fingerprinter for windows of `window` bytes. It samples the fingerprints with
+    /// lowest bits 0: one in `sample`, a power of two.
     pub fn new(window: usize, sample: u64) -> Rabin {
         let shifted = |byte: usize, bits: usize| (0..bits).fold(byte as u64, |value, _| times_x(value));
         // The shift drops the upper bits, except the lowest of them.

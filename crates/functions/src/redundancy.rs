@@ -202,7 +202,7 @@ fn judge(chunks: &[StreamChunk], half: &mut DirectionState, way: usize, context:
         *if is_new { &mut unique } else { &mut redundant } += u64::from(chunk.len);
     }
     let forgotten = known.displaced() - displaced;
-    context.release_shared(); // What comes next takes long.
+    context.release_shared(); // The rest takes long.
     half.redundant += redundant;
     context.count(REDUNDANT[way], redundant);
     context.count(UNIQUE[way], unique);

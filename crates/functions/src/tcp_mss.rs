@@ -23,7 +23,7 @@ pub struct MssClamp {
 nf::counters! {
     /// SYNs and SYN-ACKs, repeated ones included.
     syns: packets,
-    /// SYNs whose maximum segment size was lowered.
+    /// SYNs with a lowered maximum segment size.
     syns_lowered: packets,
     /// SYNs without the option.
     syns_without_mss: packets,
@@ -70,7 +70,7 @@ impl NetworkFunction for MssClamp {
         true
     }
 
-    /// Rules apply to no SYN, and nothing else is touched.
+    /// Returns true: rules apply to no SYN, and nothing else is touched.
     fn predicts_uniformly(&self) -> bool {
         true
     }

@@ -253,8 +253,8 @@ impl Tunnel {
         }
     }
 
-    /// Answers the packet if its inner packet, which is here in it, is a keepalive: the answer that
-    /// the other end wants, ready to be sent.
+    /// Answers the packet if its inner packet, at `inner`, is a keepalive. A keepalive contains the
+    /// complete answer.
     #[cold]
     fn answer_keepalive(
         &self,

@@ -68,7 +68,7 @@ nf::counters! {
         bytes_in: bytes,
         /// Packets with a wrong check value.
         forged: packets,
-        /// Packets whose number was seen before or is too old.
+        /// Packets with a repeated or too old sequence number.
         replayed: packets,
         /// Dummy packets.
         dummies: packets,

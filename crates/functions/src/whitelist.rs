@@ -1,7 +1,7 @@
 //! The UDP whitelister (S26): UDP enters the protected side only in answer to a request.
 //!
-//! Peers that were asked are members of a set that flows share. An unsolicited datagram leaves no
-//! state. See the README.
+//! Peers with an outstanding request are members of a set that flows share. An unsolicited datagram
+//! leaves no state. See the README.
 
 mod config;
 #[cfg(test)]
@@ -55,9 +55,9 @@ pub struct State {
     places: [u32; 2],
 }
 
-/// Set: peers that the protected side has asked.
+/// Set: peers that got a request from the protected side.
 const ASKED: usize = 0;
-/// Set: clients that have asked a service.
+/// Set: clients that have sent a request to a service.
 const CLIENTS: usize = 1;
 /// Meter with one member: all unsolicited datagrams.
 const UNSOLICITED: usize = 0;

@@ -1,6 +1,6 @@
 //! Packets of known flows pass every function, and a graph of all functions, without an allocation
 //! (design.md 5.5): IPv4 and IPv6, fragments and ICMP errors included.
-#![allow(clippy::unwrap_used, clippy::expect_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used)] // A test fails by panicking.
 
 #[path = "../../graph/tests/support/allocations.rs"]
 mod allocations;
@@ -67,7 +67,7 @@ const WHITELIST: (&str, &str) = (
 const DOS: (&str, &str) =
     ("dos", r#"{"packets": 9, "flow_rate": "1pps", "connections": 1, "alert_every": 0}"#);
 
-/// A gateway, and its peer, whose packets it receives.
+/// Returns a gateway that receives the packets of its peer.
 fn gateway(protocol: &str, here: u8) -> (&'static str, String) {
     let (there, len) = (3 - here, if protocol == "esp" { 20 } else { 32 });
     let sa = |of: u8| format!(r#"{{"spi": 999, "key": "{}"}}"#, format!("{of:02x}").repeat(len));
@@ -180,9 +180,9 @@ fn stages(functions: &[(&str, &str)]) -> Vec<Box<dyn Stage>> {
     functions.iter().map(make).collect()
 }
 
-/// Both directions of flows between a host and a server, of a service behind a load balancer, and
-/// of a ping. Hosts' ports are unique, so that a NAT preserves them. Answers go to the host itself,
-/// to its external endpoint, and come from the load balancer's server.
+/// Returns both directions of flows between a host and a server, of a service behind a load
+/// balancer, and of a ping. Hosts' ports are unique, so that a NAT preserves them. Answers go to
+/// the host itself or to its external endpoint; the load balancer's server sends some.
 fn frames() -> Vec<(Side, Vec<u8>)> {
     let mut frames = Vec::new();
     for host in 1..=50u8 {
@@ -209,7 +209,7 @@ fn on_ethernet(packets: Vec<(Side, Vec<u8>)>) -> Vec<(Side, Vec<u8>)> {
     packets.into_iter().map(|(side, packet)| (side, made::frame(&packet))).collect()
 }
 
-/// An inside host of IPv6, and its outside address.
+/// Returns an inside host of IPv6, and its outside address.
 fn host6(host: u16) -> [Endpoint; 2] {
     let at = |prefix: u128| Endpoint::new(Addr::from_u128(prefix << 64 | u128::from(host)), 5_000 + host);
     [at(0xfd01_0203_0405_0001), at(0x2001_0db8_0001_d550)]
@@ -219,7 +219,7 @@ fn far6(subnet: u128, host: u16, port: u16) -> Endpoint {
     Endpoint::new(Addr::from_u128(0x2001_0db8 << 96 | subnet << 80 | u128::from(host)), port)
 }
 
-/// The same as [`frames`], in IPv6.
+/// Returns the same as [`frames`], in IPv6.
 fn frames6() -> Vec<(Side, Vec<u8>)> {
     let (names, service, server) = (far6(0xffff, 53, 53), far6(0xffff, 0x80, 80), far6(5, 1, 8080));
     let mut frames = Vec::new();
@@ -241,8 +241,8 @@ fn frames6() -> Vec<(Side, Vec<u8>)> {
     on_ethernet(frames)
 }
 
-/// Flows of both versions, with hairpins, ICMP errors from both sides, and fragments in both
-/// orders.
+/// Returns flows of both versions, with hairpins, ICMP errors from both sides, and fragments in
+/// both orders.
 fn seldom_frames() -> Vec<(Side, Vec<u8>)> {
     let mut frames = Vec::new();
     let (names, external) = (end("192.0.2.53:53"), Ipv4Addr::new(203, 0, 113, 1));
@@ -326,7 +326,7 @@ fn exchanged(mut talk: http_support::Talk, exchanges: usize) -> Vec<(Side, Vec<u
     framed(talk)
 }
 
-/// The same with random contents, in segments of all lengths.
+/// Returns the same with random contents, in segments of all lengths.
 fn random_bytes() -> Vec<(Side, Vec<u8>)> {
     use http_support::{Client, Server, Talk};
     let mut talk = Talk::open(80);
@@ -449,7 +449,7 @@ fn sent_by(site: Vec<Box<dyn Stage>>, frames: &[Vec<u8>]) -> Vec<(Side, Vec<u8>)
     frames.iter().map(send).collect()
 }
 
-/// Packets to another site, of which all but the first are encoded, and the same from there.
+/// Packets to and from another site; all but the first are encoded.
 #[test]
 fn redundancy_is_eliminated_without_allocations() {
     let site = |here: u8| {

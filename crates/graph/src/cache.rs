@@ -1,11 +1,11 @@
 //! The fast path: packets that every function would treat like an earlier one follow a cached rule
 //! instead of visiting the functions (B3, B6).
 //!
-//! A packet walks alone and is recorded (`walk`); what all functions recorded is consolidated into
-//! a program, which many flows share, and into the flow's own values, its rule. Packets that follow
-//! the same program form groups, and go through its steps together (`follow_rules`). Whatever else
-//! a flow's packet walks for (a FIN, a fragment, an ICMP error) may change what functions think of
-//! the flow, and ends its rules (B10).
+//! A slow-path packet is recorded (`walk`). The recordings of all functions are consolidated into a
+//! program, which many flows share, and into the flow's own values, its rule. Packets with the same
+//! program form groups, and take its steps together (`StepRun::follow`). Another slow-path packet
+//! (a FIN, a fragment, an ICMP error) may change the functions' state of the flow, and ends its
+//! rules (B10).
 
 use nf::record::{CacheLines, FlowRecords, RecordHeader, RecordLayout};
 use nf::stage::Stage;
@@ -27,47 +27,45 @@ use rules::{CachedRule, EVENTS_MAX, RuleScope, RuleTable, RuleValues};
 use shapes::Shapes;
 pub use view::{RuleStep, RuleView};
 
-/// Flows' rules, and the programs that they name.
+/// The rules of flows, and their programs.
 pub(crate) struct FlowCache {
     rules: RuleTable,
     programs: Programs,
     /// The program that is being written.
     draft: Draft,
-    /// By function: what it did to the packet that is recorded; none if it has to see every packet.
+    /// For each function: its recording of the packet; `None` if it must see every packet.
     recordings: Vec<Option<Recording>>,
-    /// By side: the functions that packets come to which entered there, in order, but for those
-    /// that have to see every packet.
+    /// For each side: the functions on the path, in order, except those that must see every packet.
     taking_part: [Vec<u16>; 2],
-    /// Of these, the ones that have to be asked what they predict of each flow.
+    /// Of these, the functions with predictions that differ between flows.
     asked: [Vec<u16>; 2],
     /// True if a packet is being recorded.
     recording: bool,
-    /// True if what happens to it can be told of others.
+    /// True if the recording also holds for later packets.
     repeats: bool,
-    /// True if functions put outer headers on.
+    /// True if functions add outer headers.
     wraps: bool,
     pub guards: RuleGuards,
-    /// A packet whose flow's events were looked at, and do not hold.
+    /// A packet with a rule that was checked: none of its events holds.
     reviewed: Option<u64>,
-    /// The functions' predictions, and the programs made of them.
+    /// The functions' predictions, and the programs made from them.
     said: PlannedActions,
     shapes: Shapes,
     counters: FastPath,
 }
 
-/// Counters of the fast path. They depend on how packets were batched, as nothing else does that
-/// is counted.
+/// Counters of the fast path. Unlike all other counters, they depend on how packets were batched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FastPath {
     /// Packets that took the fast path: they followed a cached rule.
     pub packets: u64,
-    /// Of these, those of which the rule was made of what functions foresaw.
+    /// Of these, packets with a predicted rule.
     pub predicted: u64,
     /// Of these, packets whose state functions ran in parallel.
     pub beside: u64,
-    /// Packets that were recorded as they walked, to make rules of.
+    /// Packets that were recorded on the slow path, to make rules.
     pub recorded: u64,
-    /// Of these, those of which no rule could be made.
+    /// Of these, packets from which no rule could be made.
     pub failed: u64,
 }
 
@@ -80,8 +78,8 @@ pub(crate) struct RecordingStart {
 }
 
 impl FlowCache {
-    /// Creates a cache for a table of `capacity` records; none if no two functions take part one
-    /// behind the other: of one, the walk is no longer than what a rule would have in its place.
+    /// Creates a cache for a table of `capacity` records; `None` unless two functions in a row take
+    /// part: for a single one, the slow path is as short as a rule.
     pub fn new(
         stages: &[Box<dyn Stage>],
         layout: &RecordLayout,
@@ -89,7 +87,7 @@ impl FlowCache {
         (guards, branches): (RuleGuards, bool),
     ) -> Result<Option<FlowCache>, OutOfMemory> {
         let wraps = |stage: &dyn Stage| stage.descriptor().writes.contains(&Field::Encapsulation);
-        // What streams bring is every packet's own.
+        // Each packet has its own part of a stream.
         let takes_part = |stage: &dyn Stage| stage.descriptor().consolidates && !stage.descriptor().stream;
         let are_neighbours = |pair: &[Box<dyn Stage>]| pair.iter().all(|stage| takes_part(&**stage));
         let one_behind_other = match branches {
@@ -125,13 +123,13 @@ impl FlowCache {
         }))
     }
 
-    /// State functions that commute are put together in programs from now on.
+    /// Puts state functions that commute together in programs from now on.
     pub fn put_together(&mut self) {
         self.draft.put_together();
     }
 
-    /// Creates an empty cache in place of this one, which goes on counting; none if there is no
-    /// memory for it.
+    /// Creates an empty cache in place of this one, with its counters; `None` if there is no memory
+    /// for it.
     pub fn renewed(
         &self,
         stages: &[Box<dyn Stage>],
@@ -144,12 +142,12 @@ impl FlowCache {
         Some(new)
     }
 
-    /// Returns how packets went through.
+    /// Returns the counters.
     pub fn counters(&self) -> FastPath {
         self.counters
     }
 
-    /// Counts packets that had state functions run side by side.
+    /// Counts packets with state functions that ran in parallel.
     pub fn count_beside(&mut self, packets: u64) {
         self.counters.beside += packets;
     }
@@ -166,18 +164,18 @@ impl FlowCache {
         self.rules.forget(record);
     }
 
-    /// Operators gave a command: rules from before hold only if none of their events does.
+    /// An operator gave a command: earlier rules hold only if none of their events does.
     pub fn raise_version(&mut self) {
         self.rules.raise_version();
     }
 
-    /// Returns the rule for packets of a direction, whether it is current or not.
+    /// Returns the rule for packets of a direction, current or not.
     #[inline(always)]
     pub fn rule(&self, record: u32, direction: Direction) -> Option<&CachedRule> {
         self.rules.get(record, direction)
     }
 
-    /// Returns the outer headers that packets of a direction get, if their program puts some on.
+    /// Returns the outer headers that packets of a direction get, if their program adds some.
     #[inline]
     pub fn outer(&self, record: u32, direction: Direction) -> Option<&OuterHeaders> {
         self.rules.outer(record, direction)
@@ -189,8 +187,8 @@ impl FlowCache {
         self.rules.plain_path(of, like)
     }
 
-    /// Returns how long such a packet keeps its flow if it follows this path, that of a program
-    /// which does not take every packet, but this one.
+    /// Returns the timeout of the flow after this packet, if it may take this path: that of a
+    /// program that does not take every packet.
     #[inline(always)]
     pub fn limited_path(
         &mut self,
@@ -204,7 +202,7 @@ impl FlowCache {
         self.rules.limited_path((path, covers), of, like, packet)
     }
 
-    /// Lends all programs, for n packets to follow one.
+    /// Returns all programs for a group of n packets, until [`FlowCache::take_back`].
     #[inline]
     pub fn lend_programs(&mut self, packets: u64) -> Programs {
         self.counters.packets += packets;
@@ -251,7 +249,7 @@ impl FlowCache {
     }
 
     /// Revalidates a recorded rule from before a command, if only commands end it, and returns the
-    /// packet's path. Rules that packets may end are left until the packets before are through.
+    /// packet's path. Rules that packets may end are left until earlier packets are through.
     #[inline(never)]
     fn look_again(
         &mut self,
@@ -274,13 +272,13 @@ impl FlowCache {
         rules.path_at_last((record, direction), like, packet, &self.programs)
     }
 
-    /// The lines of records that packets of a path will touch, of `all`.
+    /// Returns the lines of records that packets on a path will touch, of `all`.
     #[inline]
     pub fn lines(&self, path: Path, all: CacheLines) -> CacheLines {
         self.programs.lines(path, all)
     }
 
-    /// The program and the ends of the rule that what is recorded makes; none if it makes none.
+    /// Returns the program and the ends of a recorded rule; `None` if there is none.
     fn make_rule(
         &mut self,
         stages: &[Box<dyn Stage>],
@@ -293,7 +291,7 @@ impl FlowCache {
         fits(protocol, &ends).then_some((program, ends))
     }
 
-    /// The program that what is recorded makes; none if it makes none.
+    /// Returns the program of the recordings; `None` if there is none.
     fn write_program(
         &mut self,
         stages: &[Box<dyn Stage>],
@@ -308,7 +306,7 @@ impl FlowCache {
         programs.number(draft.program())
     }
 
-    /// Sets the rule, with what is recorded beside it; false if there are too many events.
+    /// Sets a rule with the recorded events. Returns false if there are too many.
     fn set_rule(
         &mut self,
         (record, direction): (u32, Direction),
@@ -356,20 +354,20 @@ impl FlowCache {
         Some(RecordingStart { side: meta.transit.side, like, ends: parse::ends(packet), covers })
     }
 
-    /// Something happened to the packet that need not happen to others: it is recorded no further.
+    /// Stops recording: something happened to the packet that need not happen to others.
     pub fn stop_recording(&mut self) {
         (self.recording, self.repeats) = (false, false);
     }
 
-    /// The packet is through all functions: whether what was recorded holds for others like it,
-    /// unless the flow's attributes changed.
+    /// Ends the recording of a packet. Returns true if it holds for others like it, unless the
+    /// flow's attributes changed.
     pub fn end_recording(&mut self) -> bool {
         self.recording = false;
         self.repeats
     }
 
-    /// Makes a rule of what was recorded of a packet that is settled, if its flow lives and the
-    /// packet was what its verdict says.
+    /// Makes a rule from the recording of a settled packet, if its flow lives and its verdict was
+    /// carried out.
     pub fn conclude(
         &mut self,
         stages: &[Box<dyn Stage>],
@@ -392,13 +390,13 @@ impl FlowCache {
         }
     }
 
-    /// A packet that is settled moved its flow, and stands for no other one: the next one like it
-    /// is recorded.
+    /// A settled packet changed its flow's alias, so its recording holds for no other: the next one
+    /// like it is recorded.
     pub fn expect_like(&mut self, begun: &RecordingStart, (record, direction): (u32, Direction)) {
         self.rules.record_next(record, direction, begun.like);
     }
 
-    /// Looks at the rule that a packet would follow: if an event of it holds, it is none any more.
+    /// Checks the rule of a packet, and ends it if one of its events holds.
     #[cold]
     pub fn review(&mut self, stages: &[Box<dyn Stage>], records: &FlowRecords, packet: &Packet) {
         let transit = &packet.meta().transit;
@@ -417,7 +415,7 @@ impl FlowCache {
         Some(std::mem::take(&mut packet.meta_mut().transit.keep_ms))
     }
 
-    /// The function at `stage` is done with it.
+    /// Records the timeout that the function at `stage` set.
     pub fn end_wishes(&mut self, stage: usize, packets: &mut [Packet], before_ms: u32) {
         let Some(packet) = packets.first_mut() else { return };
         let keep_ms = &mut packet.meta_mut().transit.keep_ms;
@@ -428,7 +426,7 @@ impl FlowCache {
     }
 }
 
-/// The functions that packets that entered by a side come to, in order.
+/// Returns the functions on the path of packets of a side, in order.
 fn stages_from(side: Side, count: usize) -> impl Iterator<Item = usize> {
     (0..count).map(move |step| if side == Side::Inside { step } else { count - 1 - step })
 }
@@ -438,7 +436,7 @@ fn fits(protocol: u8, ends: &NewEnds) -> bool {
     !matches!(protocol, protocol::ICMP | protocol::ICMPV6) || ends.writes().count() < 2
 }
 
-/// Returns true if an event holds of the rule for packets of a direction.
+/// Returns true if an event of the rule for packets of a direction holds.
 fn holds(
     rules: &RuleTable,
     stages: &[Box<dyn Stage>],
@@ -450,7 +448,7 @@ fn holds(
         .any(|(stage, event)| stages.get(stage).is_none_or(|stage| stage.event_holds(event, record, records)))
 }
 
-/// The events that are recorded, and of which functions.
+/// Returns the recorded events, with their functions.
 fn events(recordings: &[Option<Recording>]) -> impl Iterator<Item = (u16, EventCondition)> {
     let recordings = recordings.iter().zip(0..);
     recordings
@@ -458,8 +456,8 @@ fn events(recordings: &[Option<Recording>]) -> impl Iterator<Item = (u16, EventC
         .flat_map(|(events, stage)| events.iter().map(move |&event| (stage, event)))
 }
 
-/// Returns the properties that a packet, which has joined the flow with this header, shares with
-/// others that could be treated alike; none if none could.
+/// Returns the properties of a packet that others treated alike must share; `None` if it is unlike
+/// any other. The packet has joined the flow with this header.
 fn rule_key(header: &RecordHeader, packet: &Packet, guards: RuleGuards) -> Option<RuleKey> {
     let meta = packet.meta();
     let connection = Connection::from_phase(meta.transit.phase);

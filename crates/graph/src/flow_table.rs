@@ -11,7 +11,6 @@ mod wheel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use nf::UpgradeError;
 use nf::index::HashIndex;
 use nf::record::{FlowRecords, RecordHeader, RecordLayout};
 use packet::memory::OutOfMemory;
@@ -19,7 +18,6 @@ use packet::{Direction, FlowHasher, FlowKey, Meta, Packet, Side};
 use zerocopy::FromBytes;
 
 use crate::cache::FlowCache;
-use crate::streams;
 use classes::Classes;
 pub(crate) use classes::Victim;
 pub use classes::{FlowClass, Shares};
@@ -41,15 +39,15 @@ pub(crate) struct FlowTable {
     /// The flows by class: which of them gives way.
     pub classes: Classes,
     pub handles: FlowHandles,
-    /// Those that turn back.
+    /// The flows that turn back.
     pub passes: SecondPasses,
     /// The way packets join their flows.
     pub joining: Joining,
-    /// By which ports flows came in, if that matters.
+    /// The ports where flows entered, if that matters.
     pub ingresses: Option<Ingresses>,
-    pub layout: RecordLayout,
+    layout: RecordLayout,
     /// The registry of aliases, if other graphs have other shares of the flows.
-    pub ledger: Option<Arc<dyn Ledger>>,
+    ledger: Option<Arc<dyn Ledger>>,
 }
 
 /// The registry of aliases of graphs that each have a share of the flows. Packets with an alias
@@ -63,30 +61,15 @@ pub trait Ledger: Send + Sync {
     fn release(&self, hash: u64);
 }
 
-/// The error of restoring a flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RestoreError {
-    /// The bytes are not what [`crate::Graph::save_flow`] wrote.
-    #[error("the saved flow is damaged")]
+/// A saved record cannot be taken over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TakeOverError {
+    /// It is not a saved record of this table.
     Damaged,
-    /// They are from a graph of other functions, or of other versions of them.
-    #[error("the saved flow is that of another chain")]
-    OtherChain,
     /// A flow with its key or alias is already here.
-    #[error("a flow with the saved flow's key or alias is already here")]
     Known,
-    /// A function cannot take what the flow holds of shared state.
-    #[error("a function cannot take what the saved flow holds of shared state")]
-    SharedState,
-    /// The flow table is full.
-    #[error("the flow table is full")]
-    TableFull,
-    /// A function cannot read its state, which is of another version.
-    #[error(transparent)]
-    Upgrade(#[from] UpgradeError),
-    /// Its TCP streams could not be restored.
-    #[error(transparent)]
-    Streams(#[from] streams::StreamRestoreError),
+    /// The table is full.
+    Full,
 }
 
 /// The holder of the key that a flow needs as its alias.
@@ -169,19 +152,30 @@ impl FlowTable {
         }
     }
 
+    /// Claims aliases in this ledger from now on.
+    pub fn set_ledger(&mut self, ledger: Arc<dyn Ledger>) {
+        self.ledger = Some(ledger);
+    }
+
+    /// Returns the layout of records.
+    #[inline]
+    pub fn layout(&self) -> &RecordLayout {
+        &self.layout
+    }
+
     /// Returns the hash of a key.
     pub fn hash(&self, key: &FlowKey) -> u64 {
         self.hasher.hash(key)
     }
 
-    /// First step of a look-up: the index's line is on its way.
+    /// Prefetches the index's line: the first step of a look-up.
     #[inline]
     pub fn prefetch_index(&self, hash: u64) {
         self.index.prefetch(hash);
     }
 
-    /// Second step: the record that it probably is, its header on its way, and the rule that there
-    /// may be for such packets.
+    /// Returns the probable record, and prefetches its header and the rule for such packets: the
+    /// second step.
     #[inline(always)]
     pub fn prefetch_record(&self, hash: u64, reversed: bool, cache: Option<&FlowCache>) -> Option<u32> {
         let entry = Entry(self.index.guess(hash)?);
@@ -192,7 +186,7 @@ impl FlowTable {
         Some(entry.record())
     }
 
-    /// The same for a flow with this handle.
+    /// Returns the newest record with this handle, and prefetches its header and rules.
     #[inline]
     pub fn prefetch_handle(&self, handle: u32, cache: Option<&FlowCache>) -> Option<u32> {
         let record = self.handles.newest(handle)?;
@@ -204,7 +198,7 @@ impl FlowTable {
         Some(record)
     }
 
-    /// The flow with this key or alias.
+    /// Returns the flow with this key or alias.
     pub fn find(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<(u32, Direction)> {
         let mut direction = None;
         let entry = self.index.find(hash, |entry| {
@@ -214,7 +208,7 @@ impl FlowTable {
         Some((Entry(entry).record(), direction?))
     }
 
-    /// Makes a record for the flow that this packet begins at `now_ns`, or none if the table is
+    /// Creates a record for the flow that this packet begins at `now_ns`; `None` if the table is
     /// full.
     pub fn create(&mut self, packet: &Packet, now_ns: u64) -> Option<u32> {
         let record = self.records.allocate()?;
@@ -239,25 +233,25 @@ impl FlowTable {
         self.records.used().contains(&record) && self.records.header(record).has(RecordHeader::FLAG_LIVE)
     }
 
-    /// Returns true if a record can be made of these bytes of one that was elsewhere: the keys that
-    /// it is found by, its own and, if it has one, its alias.
-    pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], RestoreError> {
+    /// Checks that a saved record can be taken over. Returns the keys that find it: its own, and
+    /// its alias if it has one.
+    pub fn check(&self, bytes: &[u8]) -> Result<[Option<FlowKey>; 2], TakeOverError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         };
         if bytes.len() != self.records.record_len() || !header.has(RecordHeader::FLAG_LIVE) {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         }
         let keys = [Some(header.key), header.has(RecordHeader::FLAG_ALIAS).then_some(header.alias)];
         let is_known = |key: &FlowKey| self.find(self.hasher.hash(key), key, false).is_some();
-        if keys.iter().flatten().any(is_known) { Err(RestoreError::Known) } else { Ok(keys) }
+        if keys.iter().flatten().any(is_known) { Err(TakeOverError::Known) } else { Ok(keys) }
     }
 
-    /// Makes a record of the bytes of one that was elsewhere.
-    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, RestoreError> {
+    /// Creates a record from a saved one.
+    pub fn take_over(&mut self, bytes: &[u8]) -> Result<u32, TakeOverError> {
         let keys = self.check(bytes)?;
         debug_assert!(self.ledger.is_none(), "flows do not move between graphs that have parts of them each");
-        let record = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        let record = self.records.allocate().ok_or(TakeOverError::Full)?;
         self.records.load(record, bytes);
         let header = self.records.header(record);
         let entries = [Entry::by_key(record, header), Entry::by_alias(record, header)];
@@ -272,14 +266,14 @@ impl FlowTable {
                 self.index.remove(hash, entry.0);
             }
             self.records.release(record);
-            return Err(RestoreError::TableFull);
+            return Err(TakeOverError::Full);
         }
         self.classes.enter(record, self.records.header(record));
         self.watch(record);
         Ok(record)
     }
 
-    /// Notes the key that the flow's packets have after the graph, or says who has it.
+    /// Sets the key of the flow's packets after the graph, or returns its holder.
     pub fn set_alias(&mut self, record: u32, alias: FlowKey, reversed: bool) -> Result<(), AliasHolder> {
         self.drop_alias(record);
         let header = self.records.header(record);
@@ -307,7 +301,7 @@ impl FlowTable {
         Ok(())
     }
 
-    /// The flow has no alias any more.
+    /// Removes a flow's alias.
     pub fn drop_alias(&mut self, record: u32) {
         let header = self.records.header_mut(record);
         if header.has(RecordHeader::FLAG_ALIAS) {
@@ -320,7 +314,7 @@ impl FlowTable {
         }
     }
 
-    /// Forgets the flow; says which handle it had.
+    /// Removes a flow. Returns its handle.
     pub fn remove(&mut self, record: u32) -> Option<u32> {
         self.drop_alias(record);
         let header = self.records.header(record);
@@ -331,7 +325,7 @@ impl FlowTable {
         self.handles.remove(record)
     }
 
-    /// A packet joins its flow, whose class then is that of its connection.
+    /// Joins a packet to its flow, which gets the class of its connection.
     #[inline]
     pub fn join(&mut self, meta: &mut Meta) {
         let record = meta.transit.flow;
@@ -341,16 +335,16 @@ impl FlowTable {
         }
     }
 
-    /// A packet refreshed the flow: it is kept for `keep_ms` from then on, or for
-    /// [`AS_LONG_AS_BEFORE`]. 0 leaves it as it was.
+    /// Refreshes a flow: its timeout is `keep_ms` from now, or [`AS_LONG_AS_BEFORE`]; 0 leaves it
+    /// unchanged.
     pub fn refresh(&mut self, record: u32, now_ns: u64, keep_ms: u32) {
         if refresh(self.records.header_mut(record), now_ns, keep_ms) {
             self.bring_forward(record);
         }
     }
 
-    /// A packet passed that changes nothing about its flow but refreshes it; false if the flow was
-    /// not accepted before, and nothing is done.
+    /// Refreshes a flow for a packet that changes nothing else. Returns false, and does nothing, if
+    /// the flow was not accepted before.
     #[inline]
     pub fn go_on(&mut self, record: u32, now_ns: u64, keep_ms: u32) -> bool {
         let header = self.records.header_mut(record);
@@ -373,14 +367,14 @@ impl FlowTable {
         self.wheel.set(record, self.records.header(record).deadline_ns());
     }
 
-    /// When the next flow may have to be cleared away.
+    /// Returns the next time at which a flow may expire.
     #[inline]
     pub fn due_ns(&self) -> u64 {
         self.wheel.due_ns()
     }
 
-    /// The flows to be cleared away at `now_ns`, in the order in which their time ended, into
-    /// `due`: exactly those whose last tick has passed, whenever this is called. They stay.
+    /// Collects the flows that have expired at `now_ns` in `due`, in order of their deadlines:
+    /// exactly those with a last tick in the past, whenever this is called. They stay in the table.
     pub fn expired(&mut self, now_ns: u64, due: &mut Vec<u32>) {
         due.clear();
         self.wheel.advance(now_ns, due);
@@ -395,13 +389,13 @@ impl FlowTable {
         due.sort_unstable_by_key(|&record| (self.records.header(record).deadline_ns(), record));
     }
 
-    /// A flow to give up for a new one, if there is any.
+    /// Returns a flow to evict for a new one, if there is any.
     pub fn victim(&mut self, now_ns: u64) -> Option<Victim> {
         self.classes.victim(&self.records, now_ns)
     }
 
-    /// Makes a record for the second pass of the flow of this packet, which a function has just
-    /// turned back; `key` is the one that it has now.
+    /// Creates a record for the second pass of this packet's flow, which a function has just turned
+    /// back. `key` is its current key.
     pub fn begin_second(
         &mut self,
         packet: &Packet,
@@ -422,35 +416,36 @@ impl FlowTable {
         Some(record)
     }
 
-    /// Makes a record of the bytes of a second pass's record that was elsewhere.
-    pub fn take_second_over(&mut self, bytes: &[u8], pass: SecondPass) -> Result<u32, RestoreError> {
+    /// Creates a record from a saved one of a second pass.
+    pub fn take_second_over(&mut self, bytes: &[u8], pass: SecondPass) -> Result<u32, TakeOverError> {
         let Ok((header, _)) = RecordHeader::read_from_prefix(bytes) else {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         };
         let is_second = header.has(RecordHeader::FLAG_TURNS) && !header.has(RecordHeader::FLAG_LIVE);
         if bytes.len() != self.records.record_len() || !is_second {
-            return Err(RestoreError::Damaged);
+            return Err(TakeOverError::Damaged);
         }
-        let second = self.records.allocate().ok_or(RestoreError::TableFull)?;
+        let second = self.records.allocate().ok_or(TakeOverError::Full)?;
         self.records.load(second, bytes);
         self.passes.add(SecondPass { second, ..pass }, self.records.capacity());
         Ok(second)
     }
 
-    /// The flow has no second pass any more.
+    /// Removes a flow's second pass.
     pub fn forget_second(&mut self, main: u32) {
         if let Some(second) = self.passes.remove(main) {
             self.records.release(second);
         }
     }
 
-    /// All flows, by number.
+    /// Returns all flows, by number.
     pub fn live(&self) -> impl Iterator<Item = u32> + '_ {
         self.records.used().filter(|&record| self.records.header(record).has(RecordHeader::FLAG_LIVE))
     }
 }
 
-/// Refreshes a flow; whether its time is now shorter, so that its timer must be brought forward.
+/// Refreshes a flow. Returns true if its deadline is earlier now, so that its timer must be brought
+/// forward.
 #[inline(always)]
 fn refresh(header: &mut RecordHeader, now_ns: u64, keep_ms: u32) -> bool {
     if keep_ms == 0 {

@@ -1,10 +1,10 @@
 //! The graph: functions in order, over flows.
 //!
 //! Packets arrive in batches. A batch is classified and looked up in passes, so that memory is
-//! prefetched before it is used (`entering`). Packets of known flows form groups, slices of the
-//! batch ([`crate::groups`]); the pipeline processes a whole group at once, and settles it. A
-//! packet that may begin or end a flow, or depends on another packet's outcome, goes alone, after
-//! the group before it.
+//! prefetched before it is used (`arrivals`). Packets of known flows form groups, slices of the
+//! batch ([`crate::groups`]). The pipeline processes a whole group at once, and settles it. A
+//! packet that may begin or end a flow, or depends on another packet's outcome, is a group of its
+//! own.
 //!
 //! The result is that of one packet after the other, however packets are batched. A packet that
 //! functions may answer is a group of its own, so that the answer passes the other functions before
@@ -20,45 +20,42 @@
 //! Time is the latest timestamp of any packet: a packet with an earlier one is late, and counts as
 //! arriving now.
 
-mod dispatched;
-mod entering;
+mod arrivals;
+mod batch_handles;
+mod building;
+mod flows_view;
 mod recovering;
+mod report;
+mod sharing;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use nf::record::{FlowRecords, RecordLayout};
 use nf::stage::{PacketTotals, Stage};
-use nf::{Effects, SharedHandle, Verdict};
+use nf::{AffinityGroup, AffinityGroups, AffinityKey, Effects, Verdict};
 use packet::memory::OutOfMemory;
-use packet::{Direction, FlowKey, Packet, PacketPool};
+use packet::{DropReason, FlowKey, Packet, PacketClass, PacketPool};
 
-use crate::cache::{FastPath, FlowCache, Path, RuleView};
-use crate::classifier::Classifier;
-use crate::flow_table::{Joining, RestoreError};
-use crate::flows::{Flows, SavedLayout};
+use crate::cache::{FlowCache, Path};
+use crate::classifier::{Classifier, FlowLookup};
+use crate::flows::FlowChange;
 use crate::groups::{GatheredGroup, Groups};
 use crate::observer::Observer;
 use crate::pipeline::{BatchRun, Pipeline};
 use crate::queue::{GROUP_MAX, Queue};
-use crate::reassembly::Reassembly;
-use crate::routing::{AttributeField, EdgeCounters, Routing};
-use crate::stages::{Stages, Walked};
 use crate::topology::Topology;
 use crate::{Counters, Options, SideBySide};
+use arrivals::Arrivals;
+pub use flows_view::{FlowsMut, FlowsView};
+use recovering::PacketAccount;
+pub use report::{Branches, GraphReport};
+pub use sharing::Sharing;
 
-/// Runs network functions in order over flows, from the inside to the outside and back in reverse
-/// order.
+/// Runs network functions over flows, from the inside to the outside and in reverse order.
 pub struct Graph {
     options: Options,
-    classifier: Classifier,
-    /// A command may have changed what passes unjudged.
-    is_commanded: bool,
+    arrivals: Arrivals,
     groups: Groups,
     pipeline: Pipeline,
-    /// The handles of the batch's flows, by the packets' numbers, if the caller passed any.
-    handles: Vec<(u64, u32)>,
-    /// Memory that is reused.
-    waited: Vec<Packet>,
 }
 
 /// A graph could not be set up.
@@ -84,7 +81,7 @@ impl Graph {
     /// # Errors
     /// If they cannot form a graph, or memory is short.
     pub fn new(stages: Vec<Box<dyn Stage>>, options: Options) -> Result<Graph, GraphError> {
-        Graph::create(stages, None, options)
+        building::build(stages, None, options)
     }
 
     /// Creates a graph with branches, of the functions [of the topology](Topology::nfs).
@@ -96,133 +93,109 @@ impl Graph {
         topology: Topology,
         options: Options,
     ) -> Result<Graph, GraphError> {
-        Graph::create(stages, Some(topology), options)
+        building::build(stages, Some(topology), options)
     }
 
-    fn create(
-        mut stages: Vec<Box<dyn Stage>>,
-        topology: Option<Topology>,
-        options: Options,
-    ) -> Result<Graph, GraphError> {
-        let changes_flows = stages.iter().map(|stage| stage.descriptor()).find(|d| d.changes_flows);
-        if let Some(descriptor) = changes_flows.filter(|_| stages.len() > 1) {
-            return Err(GraphError::NotAlone(descriptor.name));
-        }
-        let (mut layout, mut tag_bit) = (RecordLayout::default(), 0);
-        let reassembly = Reassembly::new(&stages, &mut layout, options.streams, options.seed)?;
-        stages.iter_mut().for_each(|stage| stage.set_on_panic(options.on_panic));
-        let (lead_len, routing);
-        if let Some(topology) = topology {
-            let placed = Routing::place(topology, &mut stages, &mut layout, options.timeouts)
-                .map_err(GraphError::TooManyTags)?;
-            lead_len = placed.0.lead_len();
-            (routing, tag_bit) = (Some(Box::new(placed.0)), placed.1);
-        } else {
-            (lead_len, routing) = (layout.len(), None);
-            for (number, stage) in stages.iter_mut().enumerate() {
-                let name = stage.descriptor().name;
-                tag_bit =
-                    stage.place(number as u16, &mut layout, tag_bit).ok_or(GraphError::TooManyTags(name))?;
-            }
-        }
-        let joining = Joining {
-            timeouts: options.timeouts,
-            keeps_flows: stages.iter().any(|stage| stage.descriptor().keeps_flows),
-            tags: tag_bit > 0,
-            has_aliases: changes_flows.is_none(),
-        };
-        // What a packet says about how long its flow is kept is heeded when its group is through:
-        // so no group takes longer than the shortest that a flow can be kept.
-        let group_span_ns = match joining.keeps_flows {
-            true => 1_000_000,
-            false => u64::from(options.timeouts.shortest_ms()) * 1_000_000,
-        };
-        let order_felt = stages.iter().any(|stage| stage.shared().is_order_sensitive());
-        let stages = Stages::new(stages, options.cycles);
-        let mut classifier = Classifier::new(&options);
-        classifier.set_passes_unjudged(stages.pass_unjudged());
-        let (layout, hasher) = ((layout, lead_len), classifier.parser().hasher);
-        let mut groups = Groups::new(group_span_ns, order_felt);
-        if let Some(routing) = &routing {
-            let streams = stages.all.iter().filter(|stage| stage.descriptor().stream).count();
-            groups.branch(routing.topology.reads().is_any(), streams > 1);
-        }
-        let flows = Flows::new(&stages, layout, (reassembly, routing), joining, (&options, hasher))?;
-        Ok(Graph {
-            options,
-            classifier,
-            is_commanded: false,
-            groups,
-            pipeline: Pipeline::new(stages, flows),
-            handles: Vec::new(),
-            waited: Vec::new(),
-        })
-    }
-
-    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
-    /// being the side that they leave by. The receiver must have set what [`packet::Parser::parse`]
-    /// asks for.
+    /// Processes packets in order. Those that leave are added to `out`, with the side where they
+    /// leave in their metadata. The receiver must have set what [`packet::Parser::parse`] needs.
     pub fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool) {
+        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
         if self.is_wire() {
-            self.follow_commands();
-            return self.pass_through(batch, &mut BatchRun::new(out, pool, self.classifier.parser()));
+            return self.arrivals.pass_through(batch, &mut self.pipeline, &mut run);
         }
-        self.handles.clear();
-        self.look_up(batch);
-        let mut run = BatchRun::new(out, pool, self.classifier.parser());
-        self.run(batch, &mut run);
-        debug_assert!(self.classifier.refuses_none(), "each was dropped in its turn");
+        let is_mixed = self.arrivals.look_up(batch, &self.pipeline);
+        self.run(batch, is_mixed, &mut run);
+        debug_assert!(self.arrivals.classifier().refuses_none(), "each was dropped in its turn");
     }
 
-    /// Takes packets that were looked up through.
-    fn run(&mut self, batch: &mut Vec<Packet>, run: &mut BatchRun<'_, '_>) {
-        let account = self.account(batch.len());
-        self.groups.set_apart(&self.pipeline.stages.all);
-        let mut queue = Queue::enter(batch);
-        let all = || {
-            self.run_queue(&mut queue, run);
-            self.handle_timeout(self.pipeline.flows.now_ns, run.pool);
-        };
-        if catch_unwind(AssertUnwindSafe(all)).is_err() {
-            self.start_over(&mut queue, account, run);
-        }
-        queue.leave(batch, run.out);
+    /// Parses and numbers packets in order of arrival, and calls `prefetch` with the hash of each
+    /// one's flow key. [`Classifier::is_refused`] and [`Graph::flow_of`] return the result for each
+    /// packet, in order.
+    #[inline]
+    pub fn classify(&mut self, batch: &mut [Packet], prefetch: impl Fn(u64)) {
+        self.arrivals.follow_commands(self.pipeline.stages());
+        self.arrivals.classifier_mut().classify(batch, prefetch);
     }
 
-    /// Takes the packets of a queue through.
-    fn run_queue(&mut self, queue: &mut Queue, run: &mut BatchRun<'_, '_>) {
-        while queue.rest_len() > 0 {
-            let Pipeline { flows, stages, .. } = &mut self.pipeline;
-            let GatheredGroup { load, path, uniform } = self.groups.gather(queue.rest(), flows, &stages.all);
-            let count = load.packets as usize;
-            if count > 0 {
-                let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
-                let packets = &mut queue.rest()[..count];
-                if uniform {
-                    let loads = match self.groups.mixed {
-                        true => PacketTotals::by_side(packets, verdicts),
-                        false => load.of(packets),
-                    };
-                    self.pipeline.cross(packets, verdicts, loads, path.program(), run);
-                } else {
-                    self.pipeline.cross_mixed(packets, verdicts, &self.groups.paths[..count], run);
-                }
-                self.pipeline.settle_group(queue, verdicts, run);
-                if !self.pipeline.flows.failed.is_empty() {
-                    self.pipeline.flows.end_failed(&mut self.pipeline.stages, run.pool);
-                }
-            } else if path == Path::REVALIDATE {
-                if let Some(cache) = &mut flows.cache {
-                    cache.review(&stages.all, &flows.table.records, &queue.rest()[0]);
-                }
-            } else if let Some(packet) = queue.next(run.out) {
-                let parsed = self.classifier.take_refusal(&packet);
-                self.alone(packet, parsed, run);
-            }
+    /// Finds the flow of a classified packet. A later fragment gets its flow's key.
+    pub fn flow_of(&mut self, packet: &mut Packet, pool: &mut PacketPool) -> FlowLookup {
+        let meta = packet.meta();
+        if meta.class == PacketClass::LaterFragment {
+            let (flows, _) = self.pipeline.parts();
+            flows.clock.advance(meta.transit.timestamp_ns);
+            self.arrivals.classifier_mut().handle_timeout(flows.clock.now_ns(), pool);
+            self.pipeline.expire_datagrams(pool);
         }
+        self.arrivals.classifier_mut().flow_of(packet, pool)
     }
 
-    /// Processes one packet, and reports to `observer` what every function did to it.
+    /// Parses a packet that a dispatcher on another machine classified. `key`: the key of its flow,
+    /// and true if the packet goes from its second end to its first, if the packet itself does not
+    /// have them.
+    ///
+    /// # Errors
+    /// If it cannot be parsed: it is not what the dispatcher sent.
+    pub fn parse_dispatched(
+        &self,
+        packet: &mut Packet,
+        key: Option<(FlowKey, bool)>,
+    ) -> Result<(), DropReason> {
+        let (meta, classifier) = (packet.meta_mut(), self.arrivals.classifier());
+        meta.key.place = self.pipeline.flows().places().of_port(meta.transit.ingress).unwrap_or_default();
+        classifier.parser().parse(packet)?;
+        if let Some(key) = key {
+            classifier.set_key(packet, key);
+        }
+        Ok(())
+    }
+
+    /// Processes classified packets in order of arrival. `handles` has the handle of each one's
+    /// flow; a handle without a flow begins one.
+    pub fn process_batch(
+        &mut self,
+        batch: &mut Vec<Packet>,
+        handles: &[u32],
+        out: &mut Vec<Packet>,
+        pool: &mut PacketPool,
+    ) {
+        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
+        if self.is_wire() {
+            return batch
+                .drain(..)
+                .for_each(|packet| self.arrivals.pass(packet, &mut self.pipeline, &mut run));
+        }
+        let is_mixed = self.arrivals.look_up_handles(batch, handles, self.pipeline.flows());
+        self.run(batch, is_mixed, &mut run);
+    }
+
+    /// Processes packets that this graph classified, or another one with the same seed, in order of
+    /// arrival. Their keys name their flows; none was refused.
+    pub fn process_classified(
+        &mut self,
+        batch: &mut Vec<Packet>,
+        out: &mut Vec<Packet>,
+        pool: &mut PacketPool,
+    ) {
+        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
+        if self.is_wire() {
+            return batch
+                .drain(..)
+                .for_each(|packet| self.arrivals.pass(packet, &mut self.pipeline, &mut run));
+        }
+        let is_mixed = self.arrivals.look_up_parsed(batch, self.pipeline.flows());
+        self.run(batch, is_mixed, &mut run);
+    }
+
+    /// Processes a classified packet of no known flow: one that could not be parsed or is not IP,
+    /// or a fragment with a first one that was dropped or has not arrived. Packets must come in
+    /// order, after all packets that arrived before them.
+    pub fn process_without_flow(&mut self, packet: Packet, out: &mut Vec<Packet>, pool: &mut PacketPool) {
+        let parsed = self.arrivals.classifier_mut().take_refusal(&packet);
+        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
+        self.process_single(packet, parsed, &mut run);
+    }
+
+    /// Processes one packet, and reports to `observer` what each function did to it.
     pub fn observe(
         &mut self,
         mut packet: Packet,
@@ -230,94 +203,135 @@ impl Graph {
         pool: &mut PacketPool,
         observer: &mut dyn Observer,
     ) {
-        let parsed = self.classifier.classify_one(&mut packet);
+        let parsed = self.arrivals.classifier_mut().classify_one(&mut packet);
         observer.arrived(&packet);
-        let mut run = BatchRun::new(out, pool, self.classifier.parser());
+        let mut run = BatchRun::new(out, pool, self.arrivals.classifier().parser());
         run.observer = Some(observer);
-        match parsed {
-            Ok(()) if self.is_wire() => self.pass(packet, &mut run),
-            parsed => self.alone(packet, parsed, &mut run),
+        self.process_single(packet, parsed, &mut run);
+        self.handle_timeout(self.pipeline.flows().clock.now_ns(), pool);
+    }
+
+    fn process_single(&mut self, packet: Packet, parsed: Result<(), DropReason>, run: &mut BatchRun<'_, '_>) {
+        if self.is_wire() && parsed.is_ok() {
+            return self.arrivals.pass(packet, &mut self.pipeline, run);
         }
-        self.handle_timeout(self.pipeline.flows.now_ns, pool);
+        self.arrivals.process_single(packet, parsed, &mut self.pipeline, run);
+    }
+
+    /// Processes packets that were looked up. `is_mixed`: they may be of both sides.
+    fn run(&mut self, batch: &mut Vec<Packet>, is_mixed: bool, run: &mut BatchRun<'_, '_>) {
+        let account = PacketAccount::of(&self.arrivals, &self.pipeline, batch.len());
+        self.groups.begin_batch(&self.pipeline.stages().all, is_mixed);
+        let mut queue = Queue::enter(batch);
+        let all = || {
+            self.run_queue(&mut queue, run);
+            self.handle_timeout(self.pipeline.flows().clock.now_ns(), run.pool);
+        };
+        if catch_unwind(AssertUnwindSafe(all)).is_err() {
+            self.recover(&mut queue, &account, run);
+        }
+        queue.leave(batch, run.out);
+    }
+
+    /// Processes the packets of a queue.
+    fn run_queue(&mut self, queue: &mut Queue, run: &mut BatchRun<'_, '_>) {
+        let Graph { groups, pipeline, arrivals, .. } = self;
+        while queue.rest_len() > 0 {
+            let (flows, stages) = pipeline.parts();
+            let GatheredGroup { load, path, uniform } = groups.gather(queue.rest(), flows, &stages.all);
+            let count = load.packets as usize;
+            if count > 0 {
+                let verdicts = &mut [Verdict::Forward; GROUP_MAX][..count];
+                let packets = &mut queue.rest()[..count];
+                if uniform {
+                    let loads = match groups.is_mixed() {
+                        true => PacketTotals::by_side(packets, verdicts),
+                        false => load.of(packets),
+                    };
+                    pipeline.cross(packets, verdicts, loads, path.program(), run);
+                } else {
+                    pipeline.cross_mixed(packets, verdicts, groups.paths(count), run);
+                }
+                pipeline.settle_group(queue, verdicts, run);
+                let (flows, stages) = pipeline.parts();
+                if flows.has_failed() {
+                    flows.end_failed(stages, run.pool);
+                }
+            } else if path == Path::REVALIDATE {
+                if let Some(cache) = &mut flows.cache {
+                    cache.review(&stages.all, &flows.table.records, &queue.rest()[0]);
+                }
+            } else if let Some(packet) = queue.next(run.out) {
+                let parsed = arrivals.classifier_mut().take_refusal(&packet);
+                arrivals.process_single(packet, parsed, pipeline, run);
+            }
+        }
+    }
+
+    /// The graph's own code panicked, so the condition of its tables is unknown. Drops the rest of
+    /// the batch, ends all flows, and empties the tables. Functions keep their state and counters.
+    #[cold]
+    #[inline(never)]
+    fn recover(&mut self, queue: &mut Queue, before: &PacketAccount, run: &mut BatchRun<'_, '_>) {
+        self.pipeline.traversal().abort(run);
+        while queue.rest_len() > 0
+            && let Some(packet) = queue.next(run.out)
+        {
+            self.pipeline.exit_mut().drop_packet(packet, DropReason::Internal, run);
+        }
+        // Packets on their way are lost, and their buffers with them.
+        let lost = PacketAccount::of(&self.arrivals, &self.pipeline, 0).lost_since(before);
+        self.pipeline.exit_mut().count_dropped(DropReason::Internal, lost);
+        run.pool.replace_lost(lost as usize);
+        self.arrivals.classifier_mut().forget_refusals();
+        self.pipeline.clear_tables(&self.options, run.pool);
+    }
+
+    /// Ends all flows and empties the tables after a panic of the caller, which does not know its
+    /// flows any more. `lost` packets did not reach the graph.
+    pub fn restart(&mut self, lost: u64, pool: &mut PacketPool) {
+        self.pipeline.exit_mut().count_dropped(DropReason::Internal, lost);
+        self.pipeline.clear_tables(&self.options, pool);
+        self.changes_mut().clear();
     }
 
     /// Advances the time to `now_ns`: expired flows and fragments are cleared.
     pub fn handle_timeout(&mut self, now_ns: u64, pool: &mut PacketPool) {
-        self.pipeline.handle_timeout(now_ns, pool);
-        self.classifier.give_up_fragments(self.pipeline.flows.now_ns);
-        self.drop_given_up(pool);
+        self.arrivals.handle_timeout(now_ns, &mut self.pipeline, pool);
     }
 
-    /// Drops fragments that waited for their first one in vain; functions that ask for such see
-    /// them before.
-    fn drop_given_up(&mut self, pool: &mut PacketPool) {
-        for (packet, _) in self.classifier.given_up() {
-            self.pipeline.show_lone_fragment(packet, pool);
-        }
-        self.classifier.drop_given_up(pool);
+    /// Returns the next time at which a flow or a datagram in fragments expires.
+    pub fn next_timeout_ns(&self) -> u64 {
+        self.pipeline.next_timeout_ns()
     }
 
-    /// Ends all flows, at the end of a run. Fragments that still wait stay counted as held.
+    /// Ends all flows, at the end of a run. Waiting fragments stay counted as pending.
     ///
-    /// False if there are more flows than room for what their ends bring about: then alerts, events
-    /// and reports must be taken (see [`Graph::effects_mut`]), and the rest ends with the next
-    /// call.
+    /// Returns false if there is no room for the output of all ends: then alerts, events and
+    /// reports must be taken (see [`Graph::effects_mut`]), and the next call ends the rest.
     pub fn finish(&mut self, pool: &mut PacketPool) -> bool {
-        self.pipeline.flows.finish(&mut self.pipeline.stages, pool)
+        let (flows, stages) = self.pipeline.parts();
+        flows.finish(stages, pool)
     }
 
-    /// Returns what was counted.
+    /// Returns the counters.
     pub fn counters(&self) -> Counters {
-        let (own, classified) = (&self.pipeline.counters, self.classifier.counters());
-        let displaced = self.pipeline.displaced();
-        let mut counters = Counters {
+        let (own, classified) = (self.pipeline.counters(), self.arrivals.classifier().counters());
+        let displaced_by_source =
+            classified.fragments_displaced_by_source + own.fragments_displaced_by_source;
+        Counters {
+            packets_in: classified.packets_in,
+            bytes_in: classified.bytes_in,
             packets_out: own.packets_out + classified.packets_out,
             bytes_out: own.bytes_out + classified.bytes_out,
-            packets_generated: own.packets_generated,
-            packets_pending: classified.packets_pending + self.pipeline.packets_pending(),
-            fragments_moved: self.pipeline.fragments_moved(),
+            packets_pending: classified.packets_pending + own.packets_pending,
             drops: std::array::from_fn(|reason| own.drops[reason] + classified.drops[reason]),
-            fragments_displaced: classified.fragments_displaced + displaced.table,
-            fragments_displaced_by_source: classified.fragments_displaced_by_source + displaced.source,
-            restarts: own.restarts,
-            ..classified
-        };
-        self.pipeline.flows.count(&mut counters);
-        counters
-    }
-
-    /// Returns how packets took the fast path.
-    pub fn fast_path(&self) -> FastPath {
-        self.pipeline.flows.cache.as_ref().map(FlowCache::counters).unwrap_or_default()
-    }
-
-    /// Returns true if packets of known flows may follow cached rules.
-    pub fn consolidates(&self) -> bool {
-        self.pipeline.flows.cache.is_some()
-    }
-
-    /// Returns the current cached rule for packets of one direction of a flow, by its record's
-    /// number.
-    pub fn rule_of(&self, record: u32, direction: Direction) -> Option<RuleView> {
-        self.pipeline.flows.cache.as_ref()?.rule_of(record, direction)
-    }
-
-    /// Returns true if there is no function and no branch: packets have no flows, and leave by the
-    /// other side.
-    pub fn is_wire(&self) -> bool {
-        self.pipeline.stages.all.is_empty() && self.pipeline.flows.routing.is_none()
-    }
-
-    /// Returns the topology, if the graph has branches, and what its edges have counted.
-    pub fn topology(&self) -> Option<(&Topology, &[EdgeCounters])> {
-        self.pipeline.flows.routing.as_ref().map(|routing| (&routing.topology, &routing.edges[..]))
-    }
-
-    /// Returns the place in packets' tags of an attribute of an NF or an external node's program;
-    /// `owner` as in [`policy::TravellingAttribute::owner`]. `None` if the graph has no branches or
-    /// no use for the attribute.
-    pub fn attribute_field(&self, owner: usize, name: &str) -> Option<AttributeField> {
-        self.pipeline.flows.routing.as_ref()?.attribute_field(owner, name, &self.pipeline.stages.all)
+            fragments_displaced: classified.fragments_displaced + own.fragments_displaced,
+            fragments_displaced_by_source: displaced_by_source,
+            not_ip_passed: classified.not_ip_passed,
+            link_control_passed: classified.link_control_passed,
+            ..own
+        }
     }
 
     /// Returns the options.
@@ -325,97 +339,34 @@ impl Graph {
         &self.options
     }
 
-    /// Returns what each function's flows share, for graphs of the same functions on other threads
-    /// to [`join`](Graph::join).
-    pub fn share(&mut self) -> Vec<SharedHandle> {
-        self.pipeline.stages.share()
-    }
-
-    /// Shares state with the graph that returned this. The graph must have no flows yet.
-    pub fn join(&mut self, commons: Vec<SharedHandle>) {
-        self.pipeline.stages.join(commons);
-    }
-
-    /// Fetches what functions share with those of other graphs. Those wait for it until
-    /// [`Graph::give_shared_back`].
-    pub fn fetch_shared(&mut self) {
-        self.pipeline.stages.all.iter_mut().for_each(|stage| stage.open());
-    }
-
-    /// Gives it back.
-    pub fn give_shared_back(&mut self) {
-        self.pipeline.stages.all.iter_mut().for_each(|stage| stage.close());
-    }
-
-    /// Ends the sharing: the graphs that joined this one are gone.
-    pub fn part(&mut self) {
-        self.pipeline.stages.all.iter_mut().for_each(|stage| stage.part());
+    /// Returns true if there is no function and no branch: packets have no flows, and leave by the
+    /// other side.
+    pub fn is_wire(&self) -> bool {
+        self.stages().is_empty() && self.pipeline.flows().routing.is_none()
     }
 
     /// Returns the functions, from the inside to the outside.
     pub fn stages(&self) -> &[Box<dyn Stage>] {
-        &self.pipeline.stages.all
+        &self.pipeline.stages().all
     }
 
-    /// See [`Classifier::expect_offloaded`]: packets come from captures.
+    /// Returns a function for an operator's command.
+    pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
+        self.arrivals.note_command();
+        self.groups.note_command();
+        let (flows, stages) = self.pipeline.parts();
+        flows.cache.iter_mut().for_each(FlowCache::raise_version);
+        stages.all.get_mut(stage).map(|stage| &mut **stage)
+    }
+
+    /// Expects packets from captures; see [`Classifier::expect_offloaded`].
     pub fn expect_offloaded(&mut self) {
         self.options.offloaded = true;
-        self.classifier.expect_offloaded();
+        self.arrivals.classifier_mut().expect_offloaded();
     }
 
-    /// Returns a function, to be commanded by an operator.
-    pub fn stage_mut(&mut self, stage: usize) -> Option<&mut (dyn Stage + 'static)> {
-        self.is_commanded = true;
-        self.pipeline.flows.cache.iter_mut().for_each(FlowCache::raise_version);
-        self.groups.apart = None;
-        self.pipeline.stages.all.get_mut(stage).map(|stage| &mut **stage)
-    }
-
-    /// Returns the processor cycles spent in each function, if [`Options::cycles`] counts them.
-    pub fn cycles(&self) -> &[u64] {
-        &self.pipeline.stages.cycles
-    }
-
-    /// Returns the part of them spent on the slow path. The rest was spent in state functions, on
-    /// the fast path.
-    pub fn walked(&self) -> &[Walked] {
-        &self.pipeline.stages.walked
-    }
-
-    /// Returns the functions' output other than packets.
-    pub fn effects(&self) -> &Effects {
-        &self.pipeline.stages.effects
-    }
-
-    /// Returns alerts, events and flow reports, to be taken.
-    pub fn effects_mut(&mut self) -> &mut Effects {
-        &mut self.pipeline.stages.effects
-    }
-
-    /// Returns the bytes of a flow's record.
-    pub fn record_len(&self) -> usize {
-        self.pipeline.flows.table.records.record_len()
-    }
-
-    /// Returns true if a function subscribes to TCP streams.
-    pub fn has_streams(&self) -> bool {
-        self.pipeline.flows.reassembly.is_some()
-    }
-
-    /// Adds what a flow's TCP streams have come to, with all bytes that wait, to `out`, to go on
-    /// from there elsewhere; nothing if no function wants streams. See
-    /// [`crate::streams::Reassembler::restore`].
-    pub fn save_streams(&self, record: u32, out: &mut Vec<u8>) {
-        self.pipeline.flows.save_streams(record, out);
-    }
-
-    /// Returns the flows' records.
-    pub fn records(&self) -> &FlowRecords {
-        &self.pipeline.flows.table.records
-    }
-
-    /// State functions that commute run side by side from now on where that is worth it: what comes
-    /// out is the same. Programs of the fast path that were written before stay as they are.
+    /// Runs state functions that commute in parallel from now on where that is worth it. The result
+    /// is the same. Programs of the fast path from before do not change.
     ///
     /// # Errors
     /// If there is no memory for the copies of records: one for each packet of a group.
@@ -423,56 +374,46 @@ impl Graph {
         self.pipeline.run_side_by_side(how)
     }
 
-    /// Returns the flow with this key or alias.
-    pub fn flow(&self, hash: u64, key: &FlowKey, reversed: bool) -> Option<u32> {
-        self.pipeline.flows.table.find(hash, key, reversed).map(|(record, _)| record)
+    /// Returns the classifier.
+    pub fn classifier(&self) -> &Classifier {
+        self.arrivals.classifier()
     }
 
-    /// Adds everything that a flow owns to `out`: the record, what its functions keep beside it,
-    /// its TCP streams and datagrams in fragments with all that waits in them. It stays as it is.
-    ///
-    /// # Panics
-    /// If there is no such flow.
-    pub fn save_flow(&mut self, record: u32, out: &mut Vec<u8>) {
-        self.pipeline.flows.save(record, &mut self.pipeline.stages, out);
+    /// Returns the classifier, to learn from the dispatcher where fragments went.
+    pub fn classifier_mut(&mut self) -> &mut Classifier {
+        self.arrivals.classifier_mut()
     }
 
-    /// Takes a saved flow over, and says which record it has here. If that fails, nothing of it is
-    /// kept.
-    ///
-    /// A flow of the same key or alias that is here already is not touched. If the table is full,
-    /// another flow goes only where the graph's options say so.
-    pub fn restore_flow(&mut self, saved: &[u8], pool: &mut PacketPool) -> Result<u32, RestoreError> {
-        self.pipeline.restore_flow(saved, false, pool)
+    /// Returns the functions' output other than packets.
+    pub fn effects(&self) -> &Effects {
+        &self.pipeline.stages().effects
     }
 
-    /// The same for a flow that somebody else had since it was saved, who has seen as much time
-    /// pass as this graph: fragments that were held back then, and have expired, were dropped
-    /// there.
-    pub fn restore_copy(&mut self, saved: &[u8], pool: &mut PacketPool) -> Result<u32, RestoreError> {
-        self.pipeline.restore_flow(saved, true, pool)
+    /// Returns alerts, events and flow reports, to be taken.
+    pub fn effects_mut(&mut self) -> &mut Effects {
+        &mut self.pipeline.parts().1.effects
     }
 
-    /// A flow has gone elsewhere: it is forgotten here, which is not its end. What it holds of
-    /// pools stays held, unless the place where it goes has pools of its own.
-    ///
-    /// # Panics
-    /// If there is no such flow.
-    pub fn release_flow(&mut self, record: u32) {
-        self.pipeline.flows.release(record, &mut self.pipeline.stages);
+    /// Returns the changes of flows with handles, in order, since this was emptied last.
+    pub fn changes(&self) -> &[FlowChange] {
+        self.pipeline.flows().changes()
     }
 
-    /// Returns the layout of saved flows.
-    pub fn saved_layout(&self) -> SavedLayout {
-        self.pipeline.flows.saved_layout().clone()
+    /// Returns the changes of flows, to be taken.
+    pub fn changes_mut(&mut self) -> &mut Vec<FlowChange> {
+        self.pipeline.parts().0.changes_mut()
     }
 
-    /// Flows that a graph with other versions of the functions saved are taken over, too, from now
-    /// on: each function brings its states over ([`nf::NetworkFunction::upgrade`]).
-    ///
-    /// # Errors
-    /// If it is a graph of other functions, or in another order.
-    pub fn accept_states_of(&mut self, other: SavedLayout) -> Result<(), RestoreError> {
-        self.pipeline.flows.accept_states_of(other)
+    /// Returns the affinity group of the flow that this packet begins; `None` if it may be at any
+    /// node.
+    pub fn group_of(&self, packet: &Packet) -> Option<AffinityGroup> {
+        self.pipeline.stages().group_of(packet, self.options.affinity_groups?)
+    }
+
+    /// Returns the affinity groups if functions assign Multipath TCP connections to them: then all
+    /// sub-flows of a connection must be in the group of its first one.
+    pub fn connection_groups(&self) -> Option<AffinityGroups> {
+        let mut keys = self.stages().iter().map(|stage| stage.shared().affinity_key);
+        self.options.affinity_groups.filter(|_| keys.any(|key| key == Some(AffinityKey::Connection)))
     }
 }

@@ -1,5 +1,4 @@
-//! When a group of packets must end, so that processing it function by function is processing it
-//! packet by packet.
+//! Group boundaries: a group ends where batch processing would differ from per-packet processing.
 
 use nf::AnswerScope;
 use nf::record::RecordHeader;
@@ -26,29 +25,29 @@ pub(crate) struct GatheredGroup {
 /// Forms groups of packets of known flows.
 pub(crate) struct Groups {
     /// The paths of the group's packets.
-    pub paths: [Path; GROUP_MAX],
+    paths: [Path; GROUP_MAX],
     other_paths: OtherPaths,
-    /// The longest time that a group may span.
+    /// Maximum time that a group may span.
     span_ns: u64,
     /// In a graph with branches, true if a group has one packet of a flow, as filters may decide
     /// differently about the next one.
     once_per_flow: bool,
-    /// True if several functions want streams. Bytes are added to streams in the order of arrival,
-    /// so those of a group's packets that come to such a function come to the same one first.
+    /// True if several functions subscribe to streams. Bytes are added to streams in order of
+    /// arrival, so all packets of a group that visit such functions visit the same one first.
     by_listener: bool,
-    /// True if the batch has packets from both sides; if so, `sides` says which may be in one
+    /// True if the batch may have packets of both sides; then `sides` decides which may be in one
     /// group.
-    pub mixed: bool,
+    mixed: bool,
     sides: FlowSides,
-    /// The packets of known flows that functions may answer: they go alone; none until it is looked
-    /// up again.
-    pub apart: Option<AnsweredPackets>,
+    /// The packets of known flows that functions may answer, which are groups of their own; `None`
+    /// until the next batch.
+    apart: Option<AnsweredPackets>,
 }
 
 impl Groups {
-    /// Groups that take no longer than `span_ns`. `order_felt`: whether what a packet from one side
-    /// does may matter to another flow's packet from the other.
-    pub fn new(span_ns: u64, order_felt: bool) -> Groups {
+    /// Creates groups that span up to `span_ns`. `is_order_sensitive`: a packet from one side may
+    /// affect another flow's packet from the other side.
+    pub fn new(span_ns: u64, is_order_sensitive: bool) -> Groups {
         Groups {
             paths: [Path::SLOW; _],
             other_paths: [Path::SLOW; _],
@@ -56,7 +55,7 @@ impl Groups {
             once_per_flow: false,
             by_listener: false,
             mixed: false,
-            sides: FlowSides::new(order_felt),
+            sides: FlowSides::new(is_order_sensitive),
             apart: None,
         }
     }
@@ -66,17 +65,35 @@ impl Groups {
         (self.once_per_flow, self.by_listener) = (once_per_flow, by_listener);
     }
 
-    /// Looks up which packets functions may answer, if it is not known.
+    /// Begins a batch. `is_mixed`: it may have packets of both sides.
     #[inline]
-    pub fn set_apart(&mut self, stages: &[Box<dyn Stage>]) {
+    pub fn begin_batch(&mut self, stages: &[Box<dyn Stage>], is_mixed: bool) {
+        self.mixed = is_mixed;
         if self.apart.is_none() {
             self.apart = Some(AnsweredPackets::of(stages));
         }
     }
 
-    /// Joins packets from the front of `packets` to their flows, as many as form a group. The next
-    /// one begins another group. If it would be the first, the path says whether it goes alone,
-    /// or must be revalidated and gathered again.
+    /// Returns true if the batch may have packets of both sides.
+    #[inline]
+    pub fn is_mixed(&self) -> bool {
+        self.mixed
+    }
+
+    /// Returns the paths of the group's n packets.
+    #[inline]
+    pub fn paths(&self, count: usize) -> &[Path] {
+        &self.paths[..count]
+    }
+
+    /// An operator may have changed which packets functions answer.
+    pub fn note_command(&mut self) {
+        self.apart = None;
+    }
+
+    /// Joins packets from the front of `packets` to their flows, up to the end of a group. If there
+    /// is none, the path is that of the first packet: it is a group of its own, or its rule must be
+    /// revalidated before packets are gathered again.
     #[inline(always)]
     pub fn gather(
         &mut self,
@@ -110,12 +127,12 @@ impl Groups {
         }
         let (mut flows_seen, once_per_flow) = (FlowSet::default(), BRANCHES && self.once_per_flow);
         let (by_listener, mut listener) = (BRANCHES && self.by_listener, None);
-        let mut now_ns = flows.now_ns;
+        let mut now_ns = flows.clock.now_ns();
         let begin_ns =
             packets.first().map_or(now_ns, |packet| now_ns.max(packet.meta().transit.timestamp_ns));
         let until_ns = flows.table.due_ns().min(begin_ns.saturating_add(self.span_ns));
         let (mut load, mut path, mut uniform) = (PacketTotals::default(), Path::SLOW, true);
-        let (all, mut flow_paths) = (flows.table.layout.lines(), FlowPaths::default());
+        let (all, mut flow_paths) = (flows.table.layout().lines(), FlowPaths::default());
         // The path of the last packet, if others may follow it, and what they touch.
         let (mut followed, mut lines) = (Path::RECORD, all);
         let most = packets.len().min(GROUP_MAX);
@@ -181,7 +198,7 @@ impl Groups {
             meta.transit.direction = direction;
             if BRANCHES
                 && let Some(routing) = &flows.routing
-                && routing.take_attributes(meta, header)
+                && routing.brought().take(meta, header)
                 && let Some(cache) = &mut flows.cache
             {
                 cache.forget(meta.transit.flow);
@@ -261,7 +278,7 @@ impl Groups {
                 break;
             }
         }
-        flows.now_ns = now_ns;
+        flows.clock.advance(now_ns);
         if let Some(ingresses) = &mut flows.table.ingresses {
             let joined = packets.iter_mut().take(load.packets as usize);
             joined.for_each(|packet| ingresses.join(packet.meta_mut()));
@@ -280,8 +297,7 @@ enum Listener {
 }
 
 impl Listener {
-    /// Of a packet of this side whose path has these functions that want streams; none if it has
-    /// none.
+    /// Returns the first listener of a packet of this side, with these subscribers on its path.
     fn first(on_path: Option<NfSet>, side: Side) -> Option<Listener> {
         match on_path {
             Some(on_path) => on_path.first(side).map(Listener::Function),
@@ -290,13 +306,13 @@ impl Listener {
     }
 }
 
-/// The packets of known flows that are groups of their own, as a function may answer them: what it
-/// makes has to go through the functions before the next packet does.
+/// The packets of known flows that a function may answer. They are groups of their own: the answer
+/// visits the functions before the next packet does.
 #[derive(Clone, Copy)]
 pub(crate) struct AnsweredPackets {
     answers: AnswerScope,
     /// True if there may be any such packet.
-    pub is_any: bool,
+    is_any: bool,
 }
 
 impl AnsweredPackets {
@@ -347,7 +363,7 @@ impl FlowSet {
         (record as usize / 64 % FlowSet::WORDS, 1 << (record % 64))
     }
 
-    /// Returns true if the flow is in the set, or one that shares its bit.
+    /// Returns true if the flow may be in the set: some share a bit.
     #[inline(always)]
     fn may_have(&self, record: u32) -> bool {
         let (word, bit) = FlowSet::place(record);
@@ -390,8 +406,8 @@ impl FlowSides {
 /// The path of each flow's packets in the group, flows by the low bits of their
 /// number.
 ///
-/// Of a group with several paths, the packets of each go through together, and those that walk
-/// last. So a flow's packets take one path, and then may walk, but not the other way round.
+/// In a group with several paths, the packets of each path are processed together, slow-path ones
+/// last. So a flow's packets take one path, and then may take the slow path, but not the reverse.
 #[derive(Default)]
 pub(crate) struct FlowPaths {
     /// Flows with a packet of the first packet's path, and with one of another.

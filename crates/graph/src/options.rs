@@ -147,11 +147,11 @@ pub struct Counters {
     pub bytes_out: u64,
     /// Packets that functions made.
     pub packets_generated: u64,
-    /// Packets waiting inside: fragments whose first one has not come, or that are held back until
-    /// their datagram is whole.
+    /// Packets waiting inside: fragments without their first one, or held until their datagram is
+    /// whole.
     pub packets_pending: u64,
-    /// Of those that wait or waited, fragments that came with their flows from another graph, less
-    /// those that went to one.
+    /// Pending fragments that arrived with their flows from another graph, less those that left
+    /// with theirs.
     pub fragments_moved: i64,
     /// Packets dropped, by [`DropReason::index`].
     pub drops: [u64; DropReason::COUNT],
@@ -165,13 +165,13 @@ pub struct Counters {
     pub flows_by_class: [u64; FlowClass::COUNT],
     /// Flows that were evicted for another one in a full table, by [`FlowClass`].
     pub evicted_by_class: [u64; FlowClass::COUNT],
-    /// Of those, flows whose source held more than its share.
+    /// Of those, flows of a source that held more than its share.
     pub evicted_over_source: u64,
     /// Flows that ended, by reason: idle, closed, rejected, evicted, shutdown.
     pub flows_ended: [u64; 5],
-    /// Flows that were taken over from another graph ([`crate::Graph::restore_flow`]).
+    /// Flows that were taken over from another graph ([`crate::FlowsMut::restore`]).
     pub flows_moved_in: u64,
-    /// Flows that went to another graph ([`crate::Graph::release_flow`]).
+    /// Flows that went to another graph ([`crate::FlowsMut::release`]).
     pub flows_moved_out: u64,
     /// Fragmented datagrams that were forgotten before their time because the table was full.
     pub fragments_displaced: u64,
@@ -181,7 +181,7 @@ pub struct Counters {
     pub not_ip_passed: u64,
     /// Panics of the graph's own code: all flows ended, and it started over.
     pub restarts: u64,
-    /// Of these, those that a link needs: ARP, LLDP, spanning tree.
+    /// Of these, frames that a link needs: ARP, LLDP, spanning tree.
     pub link_control_passed: u64,
     /// Flows that began and are tunnels that were not looked into, by [`TunnelKind`].
     pub tunnels: [u64; TunnelKind::COUNT],

@@ -1,7 +1,7 @@
-//! The functions of a pipeline, what they put out beside packets, and what they cost.
+//! The functions of a pipeline, their output other than packets, and their cost.
 
 use nf::stage::Stage;
-use nf::{AffinityGroup, AffinityGroups, Effects, SharedHandle};
+use nf::{AffinityGroup, AffinityGroups, Effects, SharedHandle, Verdict};
 use packet::{Packet, Side};
 
 /// Packets that a function processed on the slow path while cycles were counted, and their cost.
@@ -18,19 +18,51 @@ pub(crate) struct Stages {
     pub all: Vec<Box<dyn Stage>>,
     /// Their output other than packets.
     pub effects: Effects,
-    /// A counter of processor cycles, to measure them with; none: they are not measured.
+    /// Reads the processor's cycle counter, if cycles are measured.
+    clock: Option<fn() -> u64>,
+    /// For each function, the cycles spent in it.
+    cycles: Vec<u64>,
+    /// For each function, its packets on the slow path.
+    walked: Vec<Walked>,
+}
+
+/// The numbers of alerts, events and flow reports at the beginning of a group.
+#[derive(Clone, Copy)]
+pub(crate) struct OutputMark {
+    alerts: usize,
+    events: usize,
+    reports: usize,
+}
+
+/// The functions and their measurements, to be divided between two cores.
+pub(crate) struct StageParts<'s> {
+    pub all: &'s mut [Box<dyn Stage>],
+    pub effects: &'s mut Effects,
+    pub cycles: &'s mut [u64],
     pub clock: Option<fn() -> u64>,
-    /// By function, cycles spent in it.
-    pub cycles: Vec<u64>,
-    /// By function: what packets took that went through it themselves, and not by a rule.
-    pub walked: Vec<Walked>,
 }
 
 impl Stages {
-    /// These functions, which have their parts of records already.
+    /// Creates the functions, which have their parts of records already.
     pub fn new(all: Vec<Box<dyn Stage>>, clock: Option<fn() -> u64>) -> Stages {
         let (cycles, walked) = (vec![0; all.len()], vec![Walked::default(); all.len()]);
         Stages { all, effects: Effects::default(), clock, cycles, walked }
+    }
+
+    /// Returns the functions and their measurements one by one.
+    pub fn parts(&mut self) -> StageParts<'_> {
+        let Stages { all, effects, cycles, clock, .. } = self;
+        StageParts { all, effects, cycles, clock: *clock }
+    }
+
+    /// Returns the cycles spent in each function.
+    pub fn cycles(&self) -> &[u64] {
+        &self.cycles
+    }
+
+    /// Returns the packets of each function on the slow path.
+    pub fn walked(&self) -> &[Walked] {
+        &self.walked
     }
 
     /// Returns true if packets that functions cannot judge may pass all of these.
@@ -43,7 +75,7 @@ impl Stages {
         self.all.iter_mut().map(|stage| stage.share()).collect()
     }
 
-    /// They have what they share in common with those that shared this.
+    /// Shares state with the functions that returned this.
     pub fn join(&mut self, commons: Vec<SharedHandle>) {
         self.all.iter_mut().zip(commons).for_each(|(stage, common)| stage.join(common));
     }
@@ -57,7 +89,44 @@ impl Stages {
         }
     }
 
-    /// Adds the cycles since `started` to a function's, which processed `packets` packets itself.
+    /// Returns the output at the beginning of a group.
+    #[inline(always)]
+    pub fn output_mark(&self) -> OutputMark {
+        let Effects { alerts, events, reports, .. } = &self.effects;
+        OutputMark { alerts: alerts.len(), events: events.len(), reports: reports.len() }
+    }
+
+    /// Completes the output of a group: alerts and events get the order of packets and functions,
+    /// flow reports the order of packets.
+    #[inline(always)]
+    pub fn complete_output(&mut self, before: OutputMark, packets: &[Packet], verdicts: &[Verdict]) {
+        let now = self.output_mark();
+        if (now.alerts, now.events) != (before.alerts, before.events) {
+            self.put_in_order(before, packets, verdicts);
+        }
+        if now.reports != before.reports {
+            self.effects.put_reports_in_order(before.reports);
+        }
+    }
+
+    /// Puts alerts and events in order, and notes which alerts' packets were dropped.
+    #[cold]
+    fn put_in_order(&mut self, before: OutputMark, packets: &[Packet], verdicts: &[Verdict]) {
+        self.effects.put_in_order(before.alerts, before.events);
+        for alert in &mut self.effects.alerts[before.alerts..] {
+            let packet = packets.iter().position(|packet| packet.meta().transit.sequence == alert.sequence);
+            alert.has_packet = true;
+            alert.blocked = packet.is_some_and(|i| matches!(verdicts[i], Verdict::Drop(_)));
+        }
+    }
+
+    /// Returns the cycle counter before a function runs, if cycles are measured.
+    #[inline(always)]
+    pub fn started(&self) -> Option<u64> {
+        self.clock.map(|clock| clock())
+    }
+
+    /// Adds the cycles since `started` to those of a function, which processed n packets itself.
     #[inline(always)]
     pub fn count_walk(&mut self, stage: usize, packets: u64, started: Option<u64>) {
         if let (Some(clock), Some(started)) = (self.clock, started) {
@@ -69,7 +138,7 @@ impl Stages {
         }
     }
 
-    /// Adds the cycles since `started` to a function's.
+    /// Adds the cycles since `started` to those of a function.
     #[inline(always)]
     pub fn count_cycles(&mut self, stage: usize, started: Option<u64>) {
         if let (Some(clock), Some(started)) = (self.clock, started) {

@@ -13,31 +13,30 @@
 //! they are, and as the segment that is in them.
 
 use nf::record::RecordHeader;
-use nf::stream::{Deliveries, StreamPiece, StreamPieceKind};
+use nf::stream::{Deliveries, StreamPieceKind};
 use packet::memory::OutOfMemory;
 use packet::parse::protocol;
 use packet::{DropReason, Packet, PacketClass};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-mod acknowledging;
 mod counters;
+mod current;
 mod datagrams;
-mod delivering;
 pub mod doubt;
-mod expected;
+mod early;
 mod half;
 mod held;
-mod holding;
 mod lists;
 mod network;
 mod normalize;
-mod opening;
 mod options;
+mod pieces;
 mod saved;
 mod segment;
 mod sent;
 mod shortage;
 mod span;
+mod tcp;
 
 pub use counters::StreamCounters;
 use datagrams::Added;
@@ -46,9 +45,6 @@ pub use datagrams::{
     DATAGRAM_TIMEOUT_NS, DATAGRAM_TIMEOUT_V6_NS, DATAGRAMS_MAX, HELD_BACK_MAX, HELD_BACK_MEMORY,
 };
 pub(crate) use datagrams::{Passing, Unheld};
-use held::Held;
-use lists::Owner;
-use normalize::Difference;
 pub use options::{
     Differing, HostPolicy, LowTtl, StreamOptions, TTL_MIN, TTL_MIN_INLINE, Urgent, WhenMemoryFull,
 };
@@ -56,6 +52,7 @@ pub use saved::StreamRestoreError;
 pub use segment::{Segment, SegmentOptions};
 pub use sent::{SENT_MAX, SENT_MEMORY};
 pub use shortage::{MemoryOf, ShortOf};
+use tcp::TcpStreams;
 
 /// Maximum distance of a segment from its stream's next byte: the largest window that TCP has
 /// (RFC 7323 2.3).
@@ -107,161 +104,144 @@ pub struct Half {
 
 const _: () = assert!(size_of::<Streams>() == 128);
 
-/// Puts streams together.
+/// Reassembles the TCP streams and the datagrams in fragments of a graph's flows.
 pub struct Reassembler {
-    options: StreamOptions,
-    held: Held,
-    /// In line, what was sent and is not acknowledged.
-    sent: Held,
-    /// The owner of the current packet.
-    owner: Owner,
-    /// The memory shortage that the current packet met.
-    short: Option<ShortOf>,
-    /// Why the packet at hand is not to pass.
-    fate: Option<DropReason>,
+    tcp: TcpStreams,
+    datagrams: Datagrams,
     ttl_min: u8,
     /// True if packets are changed, so that hosts can read them in one way only.
     normalizes: bool,
-    /// The difference of the current packet from what was sent before.
-    difference: Option<Difference>,
-    datagrams: Datagrams,
-    /// The one of them that is being read.
+    /// The bytes of a datagram, or of what was sent before: memory that is reused.
     whole: Vec<u8>,
-    counters: StreamCounters,
-    pieces: Vec<StreamPiece>,
-    ends: Vec<u32>,
-    /// Blocks whose bytes the pieces name: they are free once the pieces are gone.
-    delivered: Vec<u32>,
 }
 
 impl Reassembler {
-    /// A reassembler with memory as the options say.
+    /// Creates a reassembler with memory as the options say.
+    ///
+    /// # Errors
+    /// If there is not enough memory.
     pub fn new(options: StreamOptions) -> Result<Reassembler, OutOfMemory> {
+        let ttl_min = if options.inline { TTL_MIN_INLINE } else { TTL_MIN };
         Ok(Reassembler {
-            held: Held::new(options.memory, options.per_source, options.seed)?,
-            sent: Held::new(if options.inline { SENT_MEMORY } else { 0 }, options.per_source, options.seed)?,
-            owner: Owner::default(),
-            short: None,
-            fate: None,
-            ttl_min: options.ttl_min.unwrap_or(if options.inline { TTL_MIN_INLINE } else { TTL_MIN }),
+            tcp: TcpStreams::new(options)?,
+            datagrams: Datagrams::new(options.inline)?,
+            ttl_min: options.ttl_min.unwrap_or(ttl_min),
             normalizes: options.inline
                 && (options.low_ttl == LowTtl::Raise || options.differing == Differing::Replace),
-            difference: None,
-            datagrams: Datagrams::new(options.inline)?,
             whole: Vec::with_capacity(datagrams::DATAGRAM_MAX),
-            options,
-            counters: StreamCounters::default(),
-            pieces: Vec::new(),
-            ends: Vec::new(),
-            delivered: Vec::new(),
         })
     }
 
     /// Returns the counters.
     pub fn counters(&self) -> StreamCounters {
-        StreamCounters { gave_way: self.held.gave_way() + self.sent.gave_way(), ..self.counters }
+        let gave_way = self.tcp.early().gave_way() + self.tcp.sent().gave_way();
+        StreamCounters { gave_way, ..self.tcp.current().counters }
     }
 
     /// Returns the number of accounts of sources.
     pub fn accounts(&self) -> usize {
-        self.held.lists().accounts()
+        self.tcp.early().accounts()
     }
 
-    /// Bytes of memory that wait take.
+    /// Returns the account of the source of the current packet.
+    pub fn account(&self) -> u32 {
+        self.tcp.early().account(self.tcp.current().owner())
+    }
+
+    /// Returns the memory shortage that the current packet met.
+    #[inline]
+    pub fn shortage(&self) -> Option<ShortOf> {
+        self.tcp.current().shortage()
+    }
+
+    /// Returns the bytes of memory of out-of-order queues that are in use.
     pub fn memory_used(&self) -> usize {
-        self.held.waiting() * held::BLOCK_LEN
+        self.tcp.early().memory_used()
     }
 
-    /// A group of packets begins: what the last one's brought is gone.
+    /// Begins a group of packets: the pieces of the last one are gone.
     pub fn begin_group(&mut self) {
-        self.pieces.clear();
-        self.ends.clear();
-        for block in self.delivered.drain(..) {
-            self.held.release(block);
-        }
+        self.tcp.begin_group();
         self.datagrams.begin_group();
     }
 
-    /// The next packet is of the flow with this header.
+    /// The next packet belongs to the flow with this header.
     #[inline]
     pub fn own(&mut self, header: &RecordHeader) {
-        self.owner = Owner::of(header);
+        self.tcp.current_mut().own(header);
     }
 
-    /// The next packet of the group: what it brings to its flow's streams is noted. In line, why it
-    /// is not to pass, if it is not.
+    /// Adds the next packet of the group to its flow's streams. Returns the reason to drop it,
+    /// inline.
     pub fn take(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
         self.read(packet, streams);
         self.skip();
-        self.fate
+        self.drop_reason()
     }
 
-    /// Notes what a packet brings.
+    #[inline]
+    fn drop_reason(&self) -> Option<DropReason> {
+        self.tcp.current().drop_reason()
+    }
+
+    /// Reads a packet.
     fn read(&mut self, packet: &Packet, streams: &mut Streams) {
-        (self.fate, self.short) = (None, None);
+        self.tcp.current_mut().begin();
         if let Some(mut segment) = Segment::of(packet) {
             if streams.halves[segment.direction.index()].judges(&segment) {
                 segment.intact = Segment::check(packet);
             }
             segment.ignored = Segment::is_ignored(packet, self.ttl_min);
-            self.segment(&segment, streams);
+            self.tcp.segment(&segment, streams);
         } else if matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment) {
             let refused = self.fragment(packet, streams);
-            self.fate = refused.or(self.fate);
+            self.tcp.current_mut().refuse(refused);
         }
     }
 
-    /// In line, the packet at hand is not to pass.
-    fn keep_out(&mut self, reason: DropReason) {
-        if self.options.inline {
-            self.fate = Some(reason);
-        }
-    }
-
-    /// The datagrams in fragments.
+    /// Returns the datagrams in fragments.
     pub(crate) fn datagrams(&self) -> &Datagrams {
         &self.datagrams
     }
 
-    /// The same, to be changed, and where it is counted how many were given up.
+    /// Returns the datagrams, to be changed, and the counter of those that were given up.
     pub(crate) fn datagrams_mut(&mut self) -> (&mut Datagrams, &mut u64) {
-        (&mut self.datagrams, &mut self.counters.fragments_lost)
+        (&mut self.datagrams, &mut self.tcp.current_mut().counters.fragments_lost)
     }
 
-    /// A fragment of a datagram, which is read once all of it is here.
+    /// Adds a fragment to its datagram, which is read once it is whole. Returns the reason to drop
+    /// it, inline or not.
     #[cold]
     fn fragment(&mut self, packet: &Packet, streams: &mut Streams) -> Option<DropReason> {
         let meta = packet.meta();
         let direction = meta.transit.direction;
-        self.counters.fragments += 1;
-        // Who leaves checksums to hardware leaves it those of segments and of headers both.
+        let current = self.tcp.current_mut();
+        current.counters.fragments += 1;
+        // Hosts leave the checksums of segments and of headers to hardware, or neither.
         let judges = meta.protocol != protocol::TCP || streams.halves[direction.index()].has(Half::INTACT);
         if judges && !Segment::has_right_header(packet) {
-            self.counters.damaged += 1;
-            self.keep_out(DropReason::StreamIgnored);
+            current.counters.damaged += 1;
+            current.keep_out(DropReason::StreamIgnored);
             return None;
         }
         if Segment::is_ignored(packet, self.ttl_min) {
-            self.counters.ignored += 1;
-            self.keep_out(DropReason::StreamIgnored);
+            current.counters.ignored += 1;
+            current.keep_out(DropReason::StreamIgnored);
             return None;
         }
-        match self.datagrams.add(packet, &mut self.counters.fragments_lost) {
+        match self.datagrams.add(packet, &mut current.counters.fragments_lost) {
             Added::Waits => {}
             Added::Lost => {
-                self.counters.fragments_lost += 1;
-                self.keep_out(DropReason::StreamIgnored);
+                current.counters.fragments_lost += 1;
+                current.keep_out(DropReason::StreamIgnored);
             }
             Added::Condemned => return Some(DropReason::FragmentOfDropped),
             Added::Full => return Some(DropReason::FragmentTableFull),
             Added::Whole { slot, from, until, protocol: number } => {
                 let len = until.saturating_sub(from);
                 let start = Datagrams::place(slot) + from;
-                self.note(
-                    direction,
-                    0,
-                    StreamPieceKind::Datagram { start, len: len as u32, protocol: number },
-                );
+                let piece = StreamPieceKind::Datagram { start, len: len as u32, protocol: number };
+                self.tcp.pieces_mut().add(direction, 0, piece);
                 if number != protocol::TCP {
                     return None;
                 }
@@ -271,7 +251,7 @@ impl Reassembler {
                 if let Some(mut segment) = Segment::read(&whole, whole.len(), direction) {
                     segment.apart = true;
                     segment.intact = Segment::check_bytes(packet, &whole);
-                    self.segment(&segment, streams);
+                    self.tcp.segment(&segment, streams);
                 }
                 self.whole = whole;
             }
@@ -279,122 +259,41 @@ impl Reassembler {
         None
     }
 
-    /// The next packet of the group brings nothing.
+    /// Ends the current packet of the group, or skips one.
     pub fn skip(&mut self) {
-        self.ends.push(self.pieces.len() as u32);
+        self.tcp.pieces_mut().end_packet();
     }
 
-    /// Returns what the group's packets brought.
+    /// Returns the pieces of the group's packets.
     pub fn deliveries(&self) -> Deliveries<'_> {
-        Deliveries {
-            pieces: &self.pieces,
-            ends: &self.ends,
-            held: self.held.memory(),
-            datagrams: self.datagrams.memory(),
-        }
+        self.tcp.pieces().deliveries(self.tcp.early().memory(), self.datagrams.memory())
     }
 
-    /// Forgets what still waits of a flow that has ended.
+    /// Removes all queued and unacknowledged bytes of a flow that has ended.
     pub fn forget(&mut self, streams: &mut Streams) {
-        for half in &mut streams.halves {
-            self.release(half);
-        }
+        self.tcp.forget(streams);
     }
 
-    /// Detaches the datagrams of a flow that has ended: they go on without it.
+    /// Detaches the datagrams of a flow that has ended: they continue without it.
     pub fn leave_datagrams(&mut self, flow: u32) {
         self.datagrams.leave(flow);
     }
 
-    /// The flow with this record is elsewhere, and so are its datagrams.
+    /// Removes the datagrams of a flow that is elsewhere now.
     pub fn forget_datagrams(&mut self, flow: u32) {
         self.datagrams.forget(flow);
     }
 
-    /// The next packet of the group has this segment: what it brings is noted. In line, why it is
-    /// not to pass, if it is not.
+    /// Adds this segment of the current packet to its streams. Returns the reason to drop it,
+    /// inline.
     pub fn judge(&mut self, segment: &Segment<'_>, streams: &mut Streams) -> Option<DropReason> {
-        (self.fate, self.short) = (None, None);
+        self.tcp.current_mut().begin();
         self.segment(segment, streams);
-        self.fate
+        self.drop_reason()
     }
 
-    /// Notes what a segment brings.
+    /// Adds a segment of the current packet to its streams.
     pub fn segment(&mut self, segment: &Segment<'_>, streams: &mut Streams) {
-        if self.take_expected(segment, streams) {
-            return;
-        }
-        let direction = segment.direction;
-        let from = direction.index();
-        for half in &mut streams.halves {
-            if half.held != 0 {
-                self.look_for_loss(half);
-            }
-        }
-        if segment.flags & (Segment::SYN | Segment::RST | Segment::ACK) == 0 {
-            self.counters.refused += 1; // Hosts drop what acknowledges nothing (RFC 9293 3.10.7.4).
-            return self.keep_out(DropReason::StreamIgnored);
-        }
-        let damaged = segment.intact == Some(false) && streams.halves[from].has(Half::INTACT);
-        if damaged {
-            self.counters.damaged += 1;
-        } else if segment.ignored {
-            self.counters.ignored += 1;
-        }
-        if damaged || segment.ignored {
-            self.keep_out(DropReason::StreamIgnored);
-            if segment.flags & (Segment::SYN | Segment::RST) != 0 || self.options.inline {
-                return;
-            }
-        }
-        let is_syn = segment.has(Segment::SYN) && !segment.has(Segment::RST);
-        if is_syn && !self.open(segment, streams) {
-            if segment.len > 0 {
-                self.keep_out(DropReason::StreamIgnored);
-            }
-            return;
-        }
-        // Of a reset, hosts take nothing but that.
-        let brings = (segment.len > 0 || segment.has(Segment::FIN)) && !segment.has(Segment::RST);
-        let mut doubt = if damaged { doubt::IGNORED } else { self.doubt(segment, streams) };
-        if segment.has(Segment::RST) {
-            return if doubt == doubt::IGNORED {
-                self.keep_out(DropReason::StreamIgnored);
-            } else {
-                self.reset(segment, streams);
-            };
-        }
-        let acknowledged = segment.acknowledged().filter(|_| doubt < doubt::IGNORED);
-        if acknowledged.is_some_and(|number| !self.has_sent(&streams.halves[1 - from], number)) {
-            doubt = doubt::IGNORED;
-        }
-        if self.options.inline && brings && doubt > doubt::NONE {
-            return self.keep_out(DropReason::StreamIgnored);
-        }
-        let is_certain = brings && doubt == doubt::NONE && !segment.has(Segment::SYN);
-        let is_first_said = is_certain && Reassembler::go_on(segment, streams);
-        if self.options.inline && brings && !self.compare(segment, &mut streams.halves[from]) {
-            return;
-        }
-        if let Some(acknowledged) = acknowledged
-            && doubt < doubt::IGNORED
-        {
-            self.acknowledge(direction.other(), acknowledged, &mut streams.halves[1 - from]);
-            let scale = streams.halves[from].scale;
-            Reassembler::offer(segment, scale, streams);
-        }
-        let half = &mut streams.halves[from];
-        if acknowledged.is_some() && doubt < doubt::IGNORED {
-            half.flags |= Half::OVER_SYN;
-        }
-        if doubt == doubt::NONE {
-            self.note_options(segment, half);
-        }
-        if half.has(Half::BEGUN) && brings {
-            self.receive(segment, doubt, half);
-        }
-        if is_first_said {
-            self.trust(direction, &mut streams.halves[from]);
-        }
+        self.tcp.segment(segment, streams);
     }
 }

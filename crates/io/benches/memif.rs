@@ -1,8 +1,8 @@
 //! Rate of a port of shared memory between two processes: the best and the median of many short
-//! rounds for each direction and length, because a round in which another program has a core means
+//! rounds for each direction and length, because a round with another program on a core means
 //! nothing. The receiver counts; frames without room are lost. Then the time of both ends on one
 //! core, in batches of 64, as CPU time of the thread.
-#![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A bench fails by panicking.
 
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -68,7 +68,7 @@ fn send(interface: &mut Interface, len: usize) {
     }
 }
 
-/// Frames per second from another process: in the best round, and in the median.
+/// Returns the frames per second from another process: in the best round, and in the median.
 fn rates(role: &str, other: &str, len: usize) -> (f64, f64) {
     let socket = format!("@rivulet-bench-{}-{other}-{len}", std::process::id());
     let mut command = Command::new(std::env::current_exe().unwrap());
@@ -97,7 +97,7 @@ fn round(interface: &mut Interface) -> f64 {
     frames as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Time per frame of both ends on one core, without cache misses between cores.
+/// Returns the time per frame of both ends on one core, without cache misses between cores.
 fn both_ns(len: usize) -> f64 {
     const BATCHES: usize = 20_000;
     let socket = format!("@rivulet-bench-{}-both-{len}", std::process::id());
@@ -126,7 +126,7 @@ fn both_ns(len: usize) -> f64 {
     best.fold(f64::INFINITY, f64::min)
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn ran_ns() -> u64 {
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     stat.split(' ').next().unwrap().parse().unwrap()

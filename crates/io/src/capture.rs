@@ -65,9 +65,9 @@ pub const NAME_BYTES_MAX: usize = 255;
 /// Bytes of a written comment, in UTF-8; the rest is cut off.
 pub const COMMENT_BYTES_MAX: usize = 4_096;
 
-/// The application name of a section whose records have a [`CaptureDirection`] relative to a
-/// program that forwards packets: captured before or after it. Flags of other programs are relative
-/// to a host's own interface.
+/// The application name of a section with records that have a [`CaptureDirection`] relative to a
+/// forwarding program: captured before or after it. Flags of other programs are relative to a
+/// host's own interface.
 pub const DIRECTIONS_APPLICATION: &str = "rivulet capture";
 
 /// A captured packet, borrowed from the reader or from the caller that writes it.
@@ -115,7 +115,7 @@ pub struct CaptureInterface {
     pub link_type: LinkType,
     /// Its name, if known; at most [`NAME_BYTES_MAX`].
     pub name: Option<String>,
-    /// The length to which packets were cut, in bytes; 0 if they are whole.
+    /// The snapshot length in bytes; 0 if packets are whole.
     pub snapshot_bytes: u32,
 }
 

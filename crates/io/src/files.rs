@@ -16,7 +16,7 @@ use thiserror::Error;
 /// Mode of a new file, before the process's umask. An existing file keeps its own.
 pub const OUTPUT_MODE: u32 = 0o640;
 
-/// Folders whose links are the process's own open files, by number.
+/// Folders with links to the process's own open files, by number.
 const OWN_DESCRIPTORS: [&str; 2] = ["/dev/fd", "/proc/self/fd"];
 
 /// A path that is not opened because it is a symbolic link. The message omits the path, which
@@ -72,7 +72,7 @@ fn open(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
 }
 
 /// Returns whether the path names one of the process's own open files. Such a path is a link by
-/// nature, and nobody else can place it. `>(command)` of a shell is one, too.
+/// nature, and no other user can place it. `>(command)` of a shell is one, too.
 fn is_own_descriptor(path: &Path) -> bool {
     let is_number = |name: &OsStr| name.as_encoded_bytes().iter().all(u8::is_ascii_digit);
     ["/dev/stdout", "/dev/stderr"].iter().any(|name| path == Path::new(name))

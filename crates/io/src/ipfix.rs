@@ -103,7 +103,7 @@ const VERSION: u16 = 10;
 /// Identifier of sets that hold templates (RFC 7011 3.3.2).
 const TEMPLATE_SET: u16 = 2;
 
-/// An open set, to which records are added.
+/// A set that records are still added to.
 #[derive(Clone, Copy)]
 struct OpenSet {
     id: u16,

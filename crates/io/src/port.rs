@@ -1,7 +1,7 @@
 //! Ports: network interfaces of this machine, with frames as they are on a wire.
 //!
-//! An [`Interface`] receives and sends by one of the drivers below, which a [`PortSpec`] names. Of
-//! an existing interface, the configuration stays as it is, except for promiscuous mode and an XDP
+//! An [`Interface`] receives and sends by one of the drivers below, which a [`PortSpec`] names. The
+//! configuration of an existing interface is not changed, except for promiscuous mode and an XDP
 //! program; both end with the [`Interface`].
 //!
 //! Work that senders and the kernel leave to cards is done here: open checksums are completed,
@@ -72,7 +72,7 @@ record! {
         pub received: u64 = counter("interface_frames_received"),
         /// Bytes received by an interface.
         pub received_bytes: u64 = counter("interface_bytes_received"),
-        /// Frames whose open checksums were completed, counted before segmentation.
+        /// Frames with a completed open checksum, counted before segmentation.
         pub completed: u64 = counter("interface_frames_completed"),
         /// Frames that the kernel or a device dropped because they arrived too fast.
         pub missed: u64 = part(FRAMES_LOST, "missed"),
@@ -110,7 +110,7 @@ pub struct InterfaceStatus {
     pub has_ipv6: bool,
     /// The driver that `auto` tries first.
     pub driver: &'static str,
-    /// Why `auto` does not use the fastest driver, as far as is known without opening.
+    /// Why `auto` does not use the fastest driver, if that is known without opening.
     pub fallback: Option<Fallback>,
 }
 
@@ -245,9 +245,9 @@ impl Interface {
     /// Returns whether that happened.
     ///
     /// # Errors
-    /// Those of [`Interface::open`], as long as there is none. A TAP device that is gone is not
-    /// made again: it is taken over when somebody else has made it. A client of shared memory calls
-    /// its server, and connects when that answers. A DPDK device that is gone stays away.
+    /// Those of [`Interface::open`], while no interface has the name. A removed TAP device is not
+    /// created again: it is taken over when another program has created it. A client of shared
+    /// memory calls its server, and connects when that answers. A removed DPDK device stays closed.
     pub fn reopen(&mut self) -> Result<bool> {
         match self.port.refresh()? {
             Refreshed::Unchanged => return Ok(false),
@@ -280,7 +280,7 @@ impl Interface {
         burst.lens.clear();
     }
 
-    /// Returns file descriptors, one of which becomes readable when a frame arrives; but see
+    /// Returns file descriptors. One becomes readable when a frame arrives, unless
     /// [`Interface::is_polled`].
     pub fn sockets(&self) -> Vec<BorrowedFd<'_>> {
         self.port.sockets()

@@ -31,7 +31,7 @@ fn traces() -> Option<PathBuf> {
     None
 }
 
-/// The manifest's rows, by column name.
+/// Returns the manifest's rows, by column name.
 fn manifest(traces: &Path) -> Vec<BTreeMap<String, String>> {
     let text = std::fs::read_to_string(traces.join("MANIFEST.tsv")).unwrap();
     let mut lines = text.lines();
@@ -70,7 +70,7 @@ fn every_capture_has_the_packets_and_bytes_of_its_manifest() {
     println!("read {read} captures");
 }
 
-/// All captures but the plainest kind, of which there are a hundred: tshark starts slowly.
+/// All captures except the plainest kind (about a hundred): tshark starts slowly.
 #[test]
 fn times_lengths_and_interfaces_are_those_of_tshark() {
     let Some(traces) = traces() else { return };

@@ -1,7 +1,7 @@
 //! Ports by DPDK, on virtual devices that need no privilege: frames arrive and leave whole. Tests
 //! in network namespaces are in `crates/cli/tests/live/dpdk.rs`.
 #![cfg(feature = "dpdk")]
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 use std::io::ErrorKind;
 use std::path::Path;

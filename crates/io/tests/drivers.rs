@@ -1,6 +1,6 @@
 //! Each registered driver is complete: a specification that parses, capabilities, system calls,
 //! limits, and a page.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,13 +17,13 @@ fn capability_names(set: CapabilitySet) -> Vec<String> {
     set.iter_names().map(|(name, _)| format!("`CAP_{name}`")).collect()
 }
 
-/// A list for a cell of a table.
+/// Returns a list for a cell of a table.
 fn cell(items: impl IntoIterator<Item = String>) -> String {
     let items: Vec<_> = items.into_iter().collect();
     if items.is_empty() { "none".to_owned() } else { items.join(", ") }
 }
 
-/// System calls, each once, with the number of values that its argument may have.
+/// Returns system calls, each once, with the number of values that its argument may have.
 fn calls(info: &DriverInfo) -> String {
     let names: BTreeSet<_> = info.system_calls.iter().map(|call| call.name).collect();
     cell(names.into_iter().map(|name| {

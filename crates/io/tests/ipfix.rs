@@ -1,5 +1,5 @@
 //! IPFIX messages decode to the reports.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 mod ipfix_decoder;
 

@@ -1,5 +1,5 @@
 //! IPFIX as nfdump's collector and tshark read it.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 mod nfcapd;
 
@@ -33,7 +33,7 @@ fn installed(tool: &str) -> bool {
     false
 }
 
-/// Flows of all kinds, each recognisable by its numbers.
+/// Returns flows of all kinds, each recognisable by its numbers.
 fn reports() -> Vec<FlowReport> {
     let report = |i: u64| {
         let v6 = i.is_multiple_of(3);
@@ -108,7 +108,7 @@ fn nfdump(folder: &Path) -> Vec<String> {
     rows
 }
 
-/// The same rows, one for each direction that had packets, from the reports.
+/// Returns the same rows, one for each direction that had packets, from the reports.
 fn expected_rows(reports: &[FlowReport]) -> Vec<String> {
     let mut rows: Vec<String> = reports
         .iter()
@@ -200,7 +200,7 @@ fn tshark(messages: &[Vec<u8>], arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The message in an IPv4 packet to the port of IPFIX.
+/// Returns the message in an IPv4 packet to the port of IPFIX.
 fn datagram(message: &[u8]) -> Vec<u8> {
     let mut out = vec![0x45, 0];
     out.extend((28 + message.len() as u16).to_be_bytes());
@@ -240,7 +240,7 @@ fn tshark_decodes_every_message() {
     }
 }
 
-/// One NAT event of each kind that is exported.
+/// Returns one NAT event of each kind that is exported.
 fn nat_events() -> Vec<NatRecord> {
     let end = |addr: [u8; 4], port| Endpoint { addr: Addr::from_v4_bytes(addr), port };
     let event = |event: u8| NatRecord {

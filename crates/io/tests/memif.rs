@@ -1,6 +1,6 @@
 //! Ports of shared memory against each other, and against malicious peers. `crates/cli/tests/live`
 //! has other implementations.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 use std::io::{ErrorKind, IoSlice};
 use std::mem::MaybeUninit;
@@ -18,7 +18,7 @@ use rustix::net::{
 const SERVER: &str = "role=server";
 const CLIENT: &str = "role=client";
 
-/// An abstract socket of this test.
+/// Returns an abstract socket of this test.
 fn spec(name: &str, keys: &str) -> PortSpec {
     format!("memif:@rivulet-io-{name}-{},{keys}", std::process::id()).parse().unwrap()
 }
@@ -52,7 +52,7 @@ fn until(interfaces: &mut [&mut Interface], what: &str, is_so: impl Fn(&[&mut In
     while !is_so(interfaces) {
         assert!(Instant::now() < end, "waited in vain until {what}");
         for interface in &mut *interfaces {
-            // As long as nobody listens, there is an error.
+            // As long as no server listens, there is an error.
             let _ = interface.reopen();
             let _ = interface.sockets();
             assert!(receive(interface).is_empty());

@@ -20,7 +20,7 @@ fn comparable(frame: &[u8]) -> Parsed {
 #[test]
 fn answers_equal_those_of_the_generators_servers() {
     for (answer, vlan) in [(ServerAnswer::Echo, None), (ServerAnswer::Acknowledge, Some(33))] {
-        // With one flow, a server's packet directly follows the one that it answers.
+        // With one flow, a server's packet directly follows the request.
         let profile = TrafficProfile {
             flows: 1,
             packets: Some(20_000),

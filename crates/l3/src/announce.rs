@@ -69,7 +69,7 @@ impl Announcements {
         }
     }
 
-    /// Starts over, also with these addresses in use, as far as the limit allows.
+    /// Starts over, also with these addresses in use, up to the limit.
     pub fn restart(&mut self, in_use: impl Iterator<Item = Addr>) {
         (self.rounds, self.at, self.began_ns, self.done) = (ROUNDS, (0, 0), None, 0);
         self.ranges.truncate(self.configured);

@@ -1,9 +1,9 @@
-//! Addresses of a prefix that hosts behind the port use, beside neighbours that have others of it.
+//! Addresses of a prefix that hosts at the port use; neighbours may have others of it.
 //!
 //! A host uses an address once a packet with it as its source leaves by the port. The port then
 //! probes the link, and answers for the address unless a neighbour has it (RFC 4862 5.4). It
-//! answers at once, since answers to the first packet come before the probe has ended, but does not
-//! override a neighbour (RFC 4429 3.3).
+//! answers at once, since the first packet's answers arrive before the probe has ended, but does
+//! not override a neighbour (RFC 4429 3.3).
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ pub const IN_USE_MAX: usize = 4_096;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Time for which an address is in use after its last packet.
+/// Time that an address is in use after its last packet.
 const IN_USE_NS: u64 = 24 * 3_600 * SECOND_NS;
 /// Time for a neighbour to answer the probe (RFC 4861's RETRANS_TIMER).
 const PROBE_NS: u64 = SECOND_NS;
-/// Time for which an address stays a neighbour's, until it is probed again.
+/// Time that an address stays a neighbour's, until it is probed again.
 const TAKEN_NS: u64 = 60 * SECOND_NS;
 /// Interval of reports to the port's other shards.
 const SHARE_NS: u64 = 3_600 * SECOND_NS;
@@ -120,8 +120,8 @@ impl InUse {
         is_used.then_some(now_ns >= host.probed_ns.saturating_add(PROBE_NS))
     }
 
-    /// A neighbour says that it has the address, or is about to have it. It has, if that is said
-    /// during the probe.
+    /// Gives an address up to a neighbour that claims it, if the claim arrives during the probe, or
+    /// a neighbour has it already.
     pub fn yield_to_neighbour(&mut self, address: Addr, now_ns: u64) {
         if let Some(host) = self.hosts.get_mut(&address.to_u128())
             && (host.taken_ns.is_some() || now_ns < host.probed_ns.saturating_add(PROBE_NS))

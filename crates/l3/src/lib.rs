@@ -5,9 +5,10 @@
 //! are for the port itself (ARP, neighbour discovery, pings) or for other machines, and forwards
 //! the rest to the graph. Outgoing packets get the next hop's address, once that is known, and a
 //! decremented time to live. The port also answers for addresses owned by the graph's NFs: for
-//! configured ones always, for those of a prefix as far as hosts use them.
+//! configured ones always, for addresses of a prefix only while hosts use them.
 //!
-//! A [`ProxyPort`] takes its place on a wire whose graph owns addresses; it answers for those only.
+//! A [`ProxyPort`] takes its place on a wire with a graph that owns addresses; it answers for those
+//! only.
 //!
 //! Errors about outgoing packets go back through the graph, so that NFs that rewrote a packet also
 //! rewrite the error. There is no clock and no socket: times and frames are arguments, and frames

@@ -15,10 +15,10 @@ pub const PENDING_PER_NEIGHBOUR_MAX: usize = 64;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// Time for which an address is used without a new solicitation (RFC 4861's REACHABLE_TIME).
+/// Time that an address is used without a new solicitation (RFC 4861's REACHABLE_TIME).
 const REACHABLE_NS: u64 = 30 * SECOND_NS;
 
-/// Time for which it is still used without an answer to that solicitation.
+/// Time that it is still used without an answer to that solicitation.
 const STALE_NS: u64 = REACHABLE_NS + 5 * SECOND_NS;
 
 /// Interval between solicitations (RFC 4861's RETRANS_TIMER).
@@ -120,8 +120,7 @@ impl Neighbours {
     }
 
     /// Marks all neighbours as stale after the link was down. They are solicited with the next
-    /// packet and used in the meantime. Outstanding solicitations are repeated, as nobody received
-    /// them.
+    /// packet and used in the meantime. Outstanding solicitations are repeated, as they were lost.
     pub fn mark_stale(&mut self, now_ns: u64) {
         for neighbour in self.known.values_mut() {
             neighbour.confirmed_ns = neighbour.confirmed_ns.min(now_ns.saturating_sub(REACHABLE_NS));

@@ -1,9 +1,9 @@
-//! The port of a wire whose graph owns addresses: it answers for those (proxy ARP, RFC 1027; RFC
-//! 4389 for IPv6).
+//! The port of a wire with a graph that owns addresses: it answers for those (proxy ARP, RFC 1027;
+//! RFC 4389 for IPv6).
 //!
 //! Everything else passes as on any wire. Only frames to the NFs' addresses arrive at the wire's
 //! own interfaces. After an NF rewrote such a packet, its frame goes to the interface of the new
-//! destination: the last known sender of that address, or the one that answers a solicitation.
+//! destination: the last known sender of that address, or the first to answer a solicitation.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -31,7 +31,7 @@ pub struct ProxyPortConfig {
     pub wire: Vec<MacAddress>,
     /// Ranges of addresses owned by NFs, first and last, for neighbours on this side.
     pub nf_addresses: Vec<(Addr, Addr)>,
-    /// Ranges of addresses of which NFs own those that are in use, as for
+    /// Ranges of addresses that NFs own while in use, as for
     /// [`Config::nf_addresses_in_use`](crate::Config::nf_addresses_in_use).
     pub nf_addresses_in_use: Vec<(Addr, Addr)>,
     /// Index and number of the shards of this port.
@@ -104,7 +104,7 @@ impl ProxyPort {
         }
     }
 
-    /// Checks for a neighbour's message about an address that NFs own as far as it is in use.
+    /// Checks for a neighbour's message about an address that NFs own while it is in use.
     fn is_claim(&self, frame: &[u8]) -> bool {
         let is_v6 = Ip::of(frame).is_some_and(|ip| ip.is_v6);
         let said = nd::parse(&frame[ethernet::HEADER_LEN.min(frame.len())..]).filter(|_| is_v6);

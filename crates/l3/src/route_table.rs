@@ -47,7 +47,7 @@ impl StaticRoute {
 pub(crate) enum NextHop {
     /// The destination itself is on the link.
     Destination,
-    /// It is behind this neighbour.
+    /// It is reached through this neighbour.
     Neighbour(Addr),
 }
 

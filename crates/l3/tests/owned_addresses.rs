@@ -1,4 +1,4 @@
-//! Addresses that functions own on a link: a port answers for those that are in use, and for no
+//! Addresses that functions own on a link: a port answers for addresses in use, and for no
 //! neighbour's. Frames are built and parsed by another implementation.
 #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
@@ -13,7 +13,7 @@ const OWN: [u8; 6] = [2, 0, 0, 0, 0, 0xfe];
 const NEIGHBOUR: [u8; 6] = [2, 0, 0, 0, 0, 1];
 const SECOND: u64 = 1_000_000_000;
 
-/// An address of the prefix on the link, of which functions own those in use.
+/// An address of the prefix on the link that functions own while in use.
 const HOST: &str = "2001:db8::77";
 const GATEWAY: &str = "2001:db8::1";
 
@@ -135,7 +135,7 @@ fn packet(source: &str) -> Vec<u8> {
     frame
 }
 
-/// Returns the kind, flags and target of a discovery message, whose checksum must be right.
+/// Returns the kind, flags and target of a discovery message, and checks its checksum.
 fn parsed(frame: &[u8]) -> (u8, u8, Ipv6Addr) {
     let parsed = PacketHeaders::from_ethernet_slice(frame).unwrap();
     let (Some(TransportHeader::Icmpv6(icmp)), Some(NetHeaders::Ipv6(ip, _))) =
@@ -155,7 +155,7 @@ fn discoveries(port: &mut dyn Port) -> Vec<(u8, u8, Ipv6Addr)> {
     port.frames().iter().filter(|frame| frame[20] == ICMPV6).map(|frame| parsed(frame)).collect()
 }
 
-/// Asks for an address, and returns whether the answer overrides what the asker knows; `None`
+/// Solicits an address, and returns whether the answer overrides what the sender knows; `None`
 /// without an answer.
 fn asks(port: &mut dyn Port, source: &str, now_ns: u64) -> Option<bool> {
     port.frames();
@@ -170,7 +170,7 @@ fn asks(port: &mut dyn Port, source: &str, now_ns: u64) -> Option<bool> {
 fn address_is_answered_for_once_a_packet_from_it_left() {
     for mut port in both((0, 1)) {
         let port = &mut *port;
-        // The gateway asks, a neighbour is about to take the address: nobody here has it.
+        // Solicited by the gateway and by a neighbour's probe before any host here has it.
         assert_eq!(asks(port, GATEWAY, 0), None);
         assert_eq!(asks(port, "::", 0), None);
         port.leave(&mut packet(HOST), 0);
@@ -224,7 +224,7 @@ fn shards_answer_for_what_each_of_them_sent() {
         }
         assert_eq!(asks(&mut *first, GATEWAY, 2 * SECOND), Some(true));
         assert!(first.told().iter().all(|frame| frame[6..12] == NEIGHBOUR), "no report goes in a circle");
-        // A neighbour that forges a report is believed by nobody.
+        // A neighbour's forged report is ignored.
         let mut forged = claim("2001:db8::99");
         forged[6..12].copy_from_slice(&OWN);
         first.enter(&forged, 0);

@@ -246,7 +246,7 @@ fn arp_pending_packets_keep_order_and_unresolved_neighbour_gets_host_unreachable
         EgressAction::Transmit
     );
 
-    // Nobody has this address: three solicitations, then the sender gets an error.
+    // No neighbour has this address: three solicitations, then the sender gets an error.
     assert_eq!(port.handle_egress(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), 4), EgressAction::Consumed);
     let mut questions = port.take_frames().len();
     for second in 1..10 {
@@ -326,7 +326,7 @@ fn queues_and_tables_are_bounded() {
         port.handle_egress(&mut udp(OWN, "192.0.2.1", "10.0.0.9", 64, 9), 0);
     }
     assert_eq!((port.pending(), port.counters().unreachable), (PENDING_PER_NEIGHBOUR_MAX as u64, 5));
-    // More neighbours than are kept, each of which spoke.
+    // More neighbours than are kept, all active.
     let mut guest = RouterPort::new(Config {
         mac: MacAddress(OWN),
         mtu: 1500,
@@ -349,7 +349,7 @@ fn queues_and_tables_are_bounded() {
         guest.handle_egress(&mut udp(OWN, "192.0.2.1", &address, 64, 9), SECOND) == EgressAction::Transmit
     });
     assert!(known.count() <= NEIGHBOURS_MAX);
-    // A scan of a large network: nobody answers, and pending packets are bounded, too.
+    // A scan of a large network: no answers, and pending packets are bounded, too.
     for i in 1..=2 * NEIGHBOURS_MAX as u32 {
         let address = Ipv4Addr::from(0x0a80_0000 + i).to_string();
         guest.handle_egress(&mut udp(OWN, "192.0.2.1", &address, 64, 9), SECOND);
@@ -619,7 +619,7 @@ fn packets_to_addresses_of_functions_get_to_who_they_are_for() {
     assert_eq!(inside.handle_ingress(&reply, 0), IngressAction::Consumed);
     let sent = inside.take_frames();
     assert_eq!((sent.len(), &sent[0][..6], inside.pending()), (1, &CLIENT[..], 0));
-    // Nobody answers: the packet is lost and counted.
+    // No neighbour answers: the packet is lost and counted.
     let mut late = udp(OUTSIDE, "192.0.2.1", "10.0.0.77", 9, 10);
     inside.handle_egress(&mut late, 0);
     (0..5).for_each(|second| inside.handle_timeout(second * SECOND));

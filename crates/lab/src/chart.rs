@@ -57,8 +57,8 @@ pub enum ChartMark {
     Points,
     /// Bars from the axis, side by side with those of other series.
     Bars,
-    /// Boxes from the 25th to the 75th percentile, with a line at the median, and whiskers to the 1st
-    /// and the 99th: five points for each, in order.
+    /// Boxes from the 25th to the 75th percentile, with a line at the median, and whiskers to the
+    /// 1st and the 99th: five points for each, in order.
     Boxes,
 }
 

@@ -194,7 +194,7 @@ impl Hosts {
         Hosts::start_to_update(units, flows, [chain; 2])
     }
 
-    /// The same with functions that are [updated](Hosts::update) later: the first ones, and the next.
+    /// The same with functions that are [updated](Hosts::update) later: the first, and the next.
     ///
     /// # Errors
     ///
@@ -489,7 +489,8 @@ impl Hosts {
         Ok(())
     }
 
-    /// Gives all nodes the next functions, one by one, while all flows send. They refuse these flows.
+    /// Gives all nodes the next functions, one by one, while all flows send. They refuse these
+    /// flows.
     ///
     /// # Errors
     ///

@@ -38,7 +38,6 @@ mod store;
 pub mod stored;
 mod table;
 mod thread_accounts;
-pub mod two_cores;
 mod verdict;
 
 pub use chart::{AxisScale, ChartAxis, ChartMark, ChartSeries, FigureChart};

@@ -15,7 +15,7 @@ use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableCell, Tab
 use crate::verdict::{Claim, ClaimAnswer, ClaimFinding, ClaimsVerdict, JudgedClaim, MeasuredFigures};
 
 /// Text before the claims that hosts do not bear out.
-const NOT_BORNE_OUT: &str = "Hosts do not bear out all of this ([U4](U4.md)): ";
+const NOT_BORNE_OUT: &str = "Hosts do not bear out all of this ([U4](U4.md)). Missed there: ";
 
 /// Results of an experiment, as its page has them.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -137,8 +137,8 @@ impl ResultPage {
         self.tables.iter().map(PageTable::figures).collect()
     }
 
-    /// Returns the verdicts of an experiment's claims. A claim that the page does not have is judged
-    /// by its tables.
+    /// Returns the verdicts of an experiment's claims. A claim that the page does not have is
+    /// judged by its tables.
     ///
     /// # Errors
     /// If a claim is about figures that the page does not have.
@@ -217,7 +217,7 @@ impl ResultPage {
             ids.is_some_and(|(ids, _)| ids.split(", ").any(|named| named == id))
         };
         let missed = self.findings.iter().filter(|(text, finding)| !finding.holds && names(text));
-        missed.map(|(text, finding)| format!("no: {text} ({})", finding.why)).collect()
+        missed.map(|(text, finding)| format!("{text} ({})", finding.why)).collect()
     }
 
     /// Returns the median of a table, as the page shows it.

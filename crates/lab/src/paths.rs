@@ -69,6 +69,6 @@ impl Path for Box<Graph> {
     }
 
     fn followed(&self) -> u64 {
-        self.fast_path().packets
+        self.report().fast_path().packets
     }
 }

@@ -3,12 +3,12 @@
 use crate::statistics::Estimate;
 use crate::table::{CostProfile, FigureTable, FigureUnit, TableCell, TableMetric};
 
-/// Column heads of a table.
+/// Returns the column heads of a table.
 pub fn head(shown: &FigureTable) -> Vec<&'static str> {
     [""].into_iter().chain(shown.metrics.iter().map(|metric| metric.name)).collect()
 }
 
-/// Rows of a table, each followed by the published values if there are any.
+/// Returns the rows of a table, each followed by the published values if there are any.
 pub fn rows(shown: &FigureTable) -> Vec<Vec<String>> {
     let mut rows = Vec::new();
     for row in &shown.rows {
@@ -29,7 +29,7 @@ pub fn rows(shown: &FigureTable) -> Vec<Vec<String>> {
     rows
 }
 
-/// Caption of a table.
+/// Returns the caption of a table.
 pub fn caption(shown: &FigureTable, seeds: u32) -> String {
     let medians = match (shown.profile, seeds) {
         (CostProfile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),

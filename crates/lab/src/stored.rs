@@ -169,7 +169,7 @@ impl<S: Store> Stored<S> {
         let meta = packet.meta();
         let (key, hash) = match way {
             FlowLookup::Flow { key, hash } => (key, hash),
-            FlowLookup::Either { .. } if self.dispatcher.flow(meta.hash, &meta.key).is_some() => {
+            FlowLookup::Either { .. } if self.dispatcher.flows().find(meta.hash, &meta.key).is_some() => {
                 (meta.key, meta.hash)
             }
             FlowLookup::Either { key, hash } => (key, hash),
@@ -230,7 +230,7 @@ impl<S: Store> Stored<S> {
 
     /// A packet has changed the state: it is written, or will be.
     fn keep(&mut self, id: FlowId) -> Result<(), StoredError<S::Error>> {
-        if self.dispatcher.flow_in(id.index) != Some(id) {
+        if self.dispatcher.flows().at(id.index) != Some(id) {
             return Ok(()); // It ended with the packet.
         }
         match self.habit {
@@ -276,8 +276,8 @@ impl<S: Store> Stored<S> {
         for change in changes.drain(..) {
             match change {
                 FlowChange::Alias { handle: home, key, hash } => {
-                    if let Some(flow) = self.dispatcher.flow_in(home) {
-                        self.dispatcher.take_alias(flow, &key, hash, &mut self.orders);
+                    if let Some(flow) = self.dispatcher.flows().at(home) {
+                        self.dispatcher.aliases().take(flow, &key, hash, &mut self.orders);
                     }
                 }
                 FlowChange::Ended { handle: home, .. } => self.ended(home),
@@ -287,7 +287,7 @@ impl<S: Store> Stored<S> {
         let mut orders = std::mem::take(&mut self.orders);
         for order in orders.drain(..) {
             if let DispatcherOutput::Send { message: FromDispatcher::End { flow }, .. } = order {
-                self.graph.end_flows_of(flow.index, pool);
+                self.graph.flows_mut().end(flow.index, pool);
                 self.flow(flow).is_news = false;
                 self.store.forget(flow).map_err(StoredError::Store)?;
             }
@@ -302,8 +302,8 @@ impl<S: Store> Stored<S> {
 
     /// Ends the flow if the chain has nothing under this handle.
     fn ended(&mut self, home: u32) {
-        let Some(id) = self.dispatcher.flow_in(home) else { return };
-        if self.graph.flows_of(home).next().is_none() {
+        let Some(id) = self.dispatcher.flows().at(home) else { return };
+        if self.graph.flows().of_handle(home).next().is_none() {
             // One unit, so one owner.
             let message = FromUnit::Expire { flow: id, epoch: 1, seq: self.flow(id).seq };
             self.dispatcher.handle_message(self.now_ns, UnitId(0), message, &mut self.orders);

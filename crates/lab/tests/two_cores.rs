@@ -13,10 +13,10 @@ mod support {
 }
 
 use graph::Options;
-use lab::two_cores::TwoCores;
 use nf::Setup;
 use nf::stage::Stage;
 use packet::{Side, split_mix};
+use runtime::two_cores::TwoCores;
 
 use support::bench::{Arrival, Bench};
 use support::packets::{frame, tcp, udp, v4};
@@ -95,7 +95,7 @@ fn on_two_cores_a_graph_is_the_plain_one() {
         let before = cores.taken();
         play(&mut beside, &traffic, commands);
         taken += cores.taken() - before;
-        assert!(beside.graph.fast_path().beside > 300, "{:?}", beside.graph.fast_path());
+        assert!(beside.graph.report().fast_path().beside > 300, "{:?}", beside.graph.report().fast_path());
         let (plain, beside) = (plain.outcome(), beside.outcome());
         assert!(beside == plain, "{beside:#?}\n{plain:#?}");
     }
@@ -109,8 +109,8 @@ fn short_functions_are_not_handed_over() {
     let mut bench = Bench::new(stages(), Options::default());
     bench.graph.run_side_by_side(graph::SideBySide { group_ns: u64::MAX, ..cores.when_worth_it() }).unwrap();
     play(&mut bench, &traffic(&mut 3), 3);
-    assert!(bench.graph.fast_path().packets > 1_000);
-    assert_eq!((bench.graph.fast_path().beside, cores.taken()), (0, 0));
+    assert!(bench.graph.report().fast_path().packets > 1_000);
+    assert_eq!((bench.graph.report().fast_path().beside, cores.taken()), (0, 0));
 }
 
 #[test]
@@ -128,5 +128,5 @@ fn groups_that_are_handed_over_allocate_next_to_nothing() {
     // none as a rule.
     let allocations = allocations::through(&mut graph, &frames, 1_000);
     assert!(allocations < 20, "{allocations}");
-    assert!(graph.fast_path().beside > 20_000);
+    assert!(graph.report().fast_path().beside > 20_000);
 }

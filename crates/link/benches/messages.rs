@@ -3,7 +3,7 @@
 //! Each item passes the sender's encryption, and the receiver's decryption, acknowledgement and
 //! flow control. Medians of rounds. With arguments (`message 64 1000000`: what, bytes, count) it
 //! runs once, for a profiler.
-#![allow(clippy::unwrap_used)] // A bench that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A bench fails by panicking.
 
 use std::hint::black_box;
 use std::time::Instant;

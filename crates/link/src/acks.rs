@@ -1,4 +1,4 @@
-//! Acknowledgements to send: which datagrams arrived, and when the peer must hear of it.
+//! Acknowledgements to send: which datagrams arrived, and when the peer must know.
 
 use crate::frames::push_ack;
 use crate::replay::NumberWindow;
@@ -57,7 +57,7 @@ impl AckState {
         self.is_urgent |= is_reordered || self.pending >= ACK_EVERY;
     }
 
-    /// Asks for an acknowledgement at once.
+    /// Makes an acknowledgement urgent.
     #[inline]
     pub(crate) fn hurry(&mut self) {
         self.is_urgent = true;

@@ -21,8 +21,8 @@ pub struct Config {
     /// Length of a datagram (the payload of UDP) that every path must carry, from [`MTU_MIN`] on.
     /// The link begins with it, and falls back to it.
     pub mtu_base: usize,
-    /// Length of a datagram, at most, up to [`DATAGRAM_MAX`](crate::DATAGRAM_MAX). The link finds
-    /// out up to which length the path carries them (RFC 8899). If it equals `mtu_base`, all have
+    /// Length of a datagram, at most, up to [`DATAGRAM_MAX`](crate::DATAGRAM_MAX). The link
+    /// discovers the length that the path carries (RFC 8899). If it equals `mtu_base`, all have
     /// this length.
     pub mtu: usize,
     /// An end sends something at least this often, in ns.
@@ -36,7 +36,7 @@ pub struct Config {
     pub silence_max_ns: u64,
     /// Time for the first datagram from the peer, in ns.
     pub up_within_ns: u64,
-    /// Time for which an acknowledgement may be delayed, in ns.
+    /// Delay of an acknowledgement, at most, in ns.
     pub ack_delay_ns: u64,
     /// The round-trip time before the first measurement, in ns.
     pub initial_rtt_ns: u64,

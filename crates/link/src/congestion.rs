@@ -1,5 +1,5 @@
-//! The congestion window: NewReno, as in RFC 9002 appendix B. A reduction whose losses all turn out
-//! to be late arrivals is undone (RFC 4015).
+//! The congestion window: NewReno, as in RFC 9002 appendix B. A reduction is undone if all its
+//! losses turn out to be late arrivals (RFC 4015).
 
 /// Datagrams that may be in flight at first (RFC 9002 7.2).
 pub const INITIAL_WINDOW_DATAGRAMS: u64 = 10;
@@ -21,7 +21,7 @@ pub(crate) struct CongestionWindow {
     datagram: u64,
     window: u64,
     slow_start_until: u64,
-    /// The round-trip time for which `slow_start_until` holds.
+    /// The round-trip time that `slow_start_until` was set for.
     reduced_rtt_ns: u64,
     recovery_began_ns: Option<u64>,
     /// The reduction that can be undone, and the number of reductions so far.
@@ -101,8 +101,7 @@ impl CongestionWindow {
         }
     }
 
-    /// Notes a loss of a datagram that was sent then. Returns the number of the reduction to which
-    /// it belongs.
+    /// Notes a loss of a datagram that was sent then. Returns the number of its reduction.
     pub(crate) fn note_lost(&mut self, now_ns: u64, sent_ns: u64, rtt_ns: u64) -> u64 {
         if self.recovery_began_ns.is_none_or(|began_ns| sent_ns > began_ns) {
             if self.undo.is_none() {

@@ -42,9 +42,9 @@ impl Header {
     }
 }
 
-/// Returns the connection id of a datagram, by which a socket with several links finds the one
-/// whose [`PeerLink::receive_id`](crate::PeerLink::receive_id) it is; none if it is too short.
-/// Nothing about the datagram is verified.
+/// Returns the connection id of a datagram; none if it is too short. A socket with several links
+/// selects the link with this [`PeerLink::receive_id`](crate::PeerLink::receive_id). Nothing about
+/// the datagram is verified.
 #[must_use]
 pub fn connection_of(datagram: &[u8]) -> Option<u64> {
     Header::parse(datagram).map(|header| header.connection)

@@ -26,7 +26,7 @@ pub enum LinkEvent {
 /// The reason for a link's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeadReason {
-    /// Nothing was heard from the peer for [`PeerLink::silence_ns`](crate::PeerLink::silence_ns).
+    /// The peer was silent for [`PeerLink::silence_ns`](crate::PeerLink::silence_ns).
     Silent,
     /// The peer has ended the link.
     Closed,

@@ -71,7 +71,7 @@ impl ReceiveCredit {
         self.received - self.consumed
     }
 
-    /// Returns whether the peer should hear of a greater grant soon.
+    /// Returns whether the peer should learn of a greater grant soon.
     #[inline]
     pub(crate) fn is_grant_stale(&self) -> bool {
         self.consumed + self.window > self.granted + self.window / 4

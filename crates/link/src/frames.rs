@@ -12,7 +12,7 @@ pub(crate) const MESSAGE_HEAD: usize = FRAME_HEAD + 6;
 pub(crate) const FRAGMENT_HEAD: usize = FRAME_HEAD + 14;
 pub(crate) const ACK_HEAD: usize = FRAME_HEAD + 22;
 pub(crate) const ACK_LEN_MAX: usize = ACK_HEAD + 4 * ACK_RANGES_MAX;
-/// Bytes of a datagram for a part of a block, beside its bytes.
+/// Overhead in a datagram for a part of a block, in bytes.
 pub(crate) const PIECE_HEAD: usize = FRAME_HEAD + 12;
 /// Length of a block's first frame.
 pub(crate) const ORDER_LEN: usize = FRAME_HEAD + 4;

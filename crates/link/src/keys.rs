@@ -15,7 +15,7 @@ pub const KEY_DATAGRAMS_MAX: u64 = 1 << 22;
 /// Bytes sent under one key before it is rotated, at most.
 pub const KEY_BYTES_MAX: u64 = 1 << 35;
 
-/// Time for which a replaced receive key is still accepted.
+/// Time that a replaced receive key is still accepted.
 pub const PREVIOUS_KEY_NS: u64 = 1_000_000_000;
 
 /// Forged datagrams after which a link gives up (RFC 9001 6.6: 2^52 for AES-GCM).
@@ -75,7 +75,7 @@ impl PhaseKey {
         Nonce::assume_unique_for_key(nonce)
     }
 
-    /// The phase as a header has it.
+    /// Returns the phase for a header.
     #[inline]
     fn mark(&self) -> u8 {
         self.phase as u8
@@ -88,7 +88,7 @@ pub fn connection_id(secret: &[u8; 32]) -> u64 {
     u64::from_be_bytes(expand(secret, b"rivulet link id"))
 }
 
-/// HKDF-Expand for up to one hash (RFC 5869 2.3).
+/// Derives a secret by HKDF-Expand, up to one hash long (RFC 5869 2.3).
 fn expand<const N: usize>(secret: &[u8; 32], label: &[u8]) -> [u8; N] {
     const { assert!(N <= 32) };
     let mut out = [0; N];
@@ -135,7 +135,7 @@ impl SendKeys {
     }
 
     /// Notes that the peer acknowledged this datagram. A key is replaced only after the peer has
-    /// decrypted something with it, so that the peer is never two phases behind (RFC 9001 6.1).
+    /// decrypted something with it, so that the peer never lags by two phases (RFC 9001 6.1).
     #[inline]
     pub(crate) fn confirm(&mut self, number: u64) {
         self.is_confirmed |= number >= self.first_number;
@@ -248,7 +248,7 @@ mod tests {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    // RFC 5869 A.1: the first 32 bytes of the output, whose info has an arbitrary label.
+    // RFC 5869 A.1: the first 32 bytes of the output, for an arbitrary label in `info`.
     #[test]
     fn expansion_matches_rfc_5869() {
         let prk = [

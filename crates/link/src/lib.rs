@@ -6,12 +6,12 @@
 //! - **messages** of up to 16 MiB: reliable, exactly once, in order within each of 65,536 streams,
 //!   which never wait for each other. Only those of stream [`ORDERED`] are in order with all
 //!   others, both ways. Small ones share a datagram, large ones are divided;
-//! - **packets** of up to a datagram: never sent again, in order as far as the network keeps it.
-//!   Small ones share a datagram;
+//! - **packets** of up to a datagram: never sent again, in the order of the network. Small ones
+//!   share a datagram;
 //! - **authentication and encryption** of all of it (AES-256-GCM), replays refused, keys rotated;
-//! - **flow control** by the receiver, congestion control (NewReno, RFC 9002 appendix B, which goes
-//!   on with slow start on a much longer path), loss recovery (RFC 9002 6), which bears reordering
-//!   (RFC 8985) and undoes what it took for a loss (RFC 4015);
+//! - **flow control** by the receiver, congestion control (NewReno, RFC 9002 appendix B, which
+//!   continues in slow start on a much longer path), loss recovery (RFC 9002 6), which bears
+//!   reordering (RFC 8985) and undoes what it took for a loss (RFC 4015);
 //! - **life signs**: [`LinkEvent::Up`] at the first authentic datagram, [`LinkEvent::Dead`] after a
 //!   bounded silence, or at once if the peer has ended the link. A dead link stays dead; its
 //!   successor has other keys.
@@ -49,16 +49,15 @@
 //!     2 x longest silence of late), from silence_min_ns to silence_max_ns
 //! ```
 //!
-//! which is 20 ms by default within a data centre. The longest silence is one after which the peer
-//! was heard again, or in which [this end did not run](PeerLink::excuse); it loses half of its
-//! weight each minute. Time in which this end did not run is no silence of the peer. After such a
-//! time, an end that may have been given up [asks](PeerLink::doubt) before it sends anything.
+//! which is 20 ms by default within a data centre. The longest silence is one that the peer ended,
+//! or a time when [this end did not run](PeerLink::excuse); it loses half of its weight each
+//! minute. Time when this end did not run is no silence of the peer. After such a time, an end that
+//! may have been given up [probes its peer](PeerLink::doubt) before it sends anything.
 //!
 //! An [end that is gone](EndedLink) answers what its peer still sends with a close frame. After a
-//! crash, the other end notices within this
-//! time and that of the last datagram on its way. When only one direction fails, the end that still
-//! hears its peer notices after the other did, and so after twice that time. Before the first
-//! datagram the time is [`Config::up_within_ns`].
+//! crash, the other end notices within this time and that of the last datagram on its way. When
+//! only one direction fails, the end that still receives notices after the other did, and so after
+//! twice that time. Before the first datagram the time is [`Config::up_within_ns`].
 //!
 //! # Wire layout
 //!
@@ -75,7 +74,7 @@
 //!
 //! Every frame but padding begins with its type (1 byte) and the length of what follows (2 bytes).
 //! A receiver skips frames of types that it does not know, so that later programs can add some. An
-//! authentic datagram whose known frames are malformed ends the link.
+//! authentic datagram with a malformed frame of a known type ends the link.
 //!
 //! | type | frame | bytes after the length |
 //! |---|---|---|
@@ -85,17 +84,16 @@
 //! | 3 | fragment, in a block | stream (2), number (4), length of the message (4), offset (4), its bytes |
 //! | 4 | packet | the packet |
 //! | 5 | acknowledgement | greatest datagram number (8), its age in ns (4), cost granted in all (8), numbers before the greatest without a gap (2), then up to [`ACK_RANGES_MAX`] pairs: numbers missing (2) and received (2) |
-//! | 6 | ping | none; asks for an acknowledgement |
-//! | 7 | probe | length of the datagram (2); asks for an answer. Padding follows |
+//! | 6 | ping | none; requests an acknowledgement |
+//! | 7 | probe | length of the datagram (2); requests an answer. Padding follows |
 //! | 8 | answer | length of the largest probe that has arrived (2) |
 //! | 9 | part of a block | number (8), length of the block (2), offset (2), its bytes: sent again until acknowledged |
 //! | 10 | order, first in a block | messages of stream 0 that are complete before the block (4): it waits for them. Without it, it waits for none |
 //! | 0x58 | close | none; the sender has ended the link |
 //!
 //! Datagrams with a block, a part, a packet or a ping are acknowledged. A lost block is sent again
-//! in a new
-//! datagram. An acknowledgement repeats all that the window remembers, and the grant, so that none
-//! need arrive; heartbeats are acknowledgements.
+//! in a new datagram. An acknowledgement repeats all that the window remembers, and the grant, so
+//! that none need arrive; heartbeats are acknowledgements.
 //!
 //! # Length of datagrams
 //!

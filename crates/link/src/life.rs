@@ -1,10 +1,10 @@
-//! The life of a link's peer: when it was heard, and how long its silence may last.
+//! The life of a link's peer: its last datagram, and how long its silence may last.
 
 /// Share of the longest silence that the limit covers: a peer that was silent once for some time,
-/// and was heard again, may be silent for twice that time.
+/// and came back, may be silent for twice that time.
 const LONGEST_FACTOR: u64 = 2;
 
-/// Time in which the longest silence loses half of its weight.
+/// Half-life of the weight of the longest silence.
 const HALF_LIFE_NS: u64 = 60_000_000_000;
 
 /// The limits on a peer's silence, in ns.
@@ -30,7 +30,7 @@ pub(crate) struct Life {
     is_up: bool,
     /// The longest silence of late, and when it ended.
     longest: (u64, u64),
-    /// The first datagram whose acknowledgement shows that the peer still has the link.
+    /// The first datagram that proves, once acknowledged, that the peer still has the link.
     unconfirmed_from: Option<u64>,
 }
 
@@ -65,13 +65,13 @@ impl Life {
         !std::mem::replace(&mut self.is_up, true)
     }
 
-    /// Returns the peer's silence so far, as far as it counts.
+    /// Returns the peer's silence so far, without excused time.
     pub fn silent_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.heard_ns).saturating_sub(self.excused_ns)
     }
 
-    /// Notes that this end did not run for a time that has just ended: it could not hear the peer,
-    /// and the peer, which may be as busy, may be silent for as long.
+    /// Notes that this end did not run for a time that has just ended: it could not receive, and
+    /// the peer, which may be as busy, may be silent for as long.
     pub fn excuse(&mut self, stall_ns: u64, now_ns: u64) {
         let silent_ns = now_ns.saturating_sub(self.heard_ns);
         self.excused_ns = self.excused_ns.saturating_add(stall_ns).min(silent_ns);

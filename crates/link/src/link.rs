@@ -161,8 +161,8 @@ impl PeerLink {
     ///
     /// # Errors
     ///
-    /// It was not accepted; nothing happened. [`SendError::Full`] if the link
-    /// [has no room](PeerLink::has_room) for the longest message; `write` was not called then.
+    /// It was not accepted; nothing happened. [`SendError::Full`] if the link [has no
+    /// room](PeerLink::has_room) for the longest message; `write` was not called then.
     #[inline]
     pub fn write_message(&mut self, stream: u16, write: impl FnOnce(&mut Vec<u8>)) -> Result<(), SendError> {
         if self.dead.is_some() {
@@ -216,7 +216,7 @@ impl PeerLink {
         Ok(())
     }
 
-    /// Counts a message for which there is no room.
+    /// Counts a message without room.
     #[cold]
     fn refuse_message(&mut self) -> SendError {
         self.counters.messages_full += 1;
@@ -305,14 +305,14 @@ impl PeerLink {
 
     /// Returns the silence after which the peer is given up: `heartbeats_missed` times the
     /// heartbeat or the smoothed round-trip time, if this is longer, or twice the longest silence
-    /// of late after which it was heard again, from `silence_min_ns` to `silence_max_ns`; before
-    /// the first datagram `up_within_ns`.
+    /// of late that the peer ended, from `silence_min_ns` to `silence_max_ns`; before the first
+    /// datagram `up_within_ns`.
     #[must_use]
     pub fn silence_ns(&self) -> u64 {
         self.life.limit_ns(self.now_ns, self.rtt_ns())
     }
 
-    /// Returns the peer's silence so far, without the time in which [this end did not
+    /// Returns the peer's silence so far, except for the time when [this end did not
     /// run](PeerLink::excuse).
     #[must_use]
     pub fn silent_ns(&self, now_ns: u64) -> u64 {
@@ -363,7 +363,7 @@ impl PeerLink {
         self.receive_id
     }
 
-    /// Returns the length of datagrams, at most, as far as the path is known to carry them.
+    /// Returns the length of datagrams that the path is known to carry, at most.
     #[must_use]
     pub fn mtu(&self) -> usize {
         self.mtu.size()

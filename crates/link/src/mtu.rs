@@ -79,7 +79,7 @@ impl PathMtu {
         PathMtu { base, most, size: base, too_large: most + 1, search, lost: None, announced }
     }
 
-    /// Returns the size that the path carries, as far as it is known.
+    /// Returns the size that the path is known to carry.
     #[inline]
     pub(crate) fn size(&self) -> usize {
         self.size
@@ -156,8 +156,9 @@ impl PathMtu {
         }
     }
 
-    /// Declares a probe lost, or begins another search. A loss while nothing at all was heard from
-    /// the peer, since `heard_ns`, says nothing about a size. Returns whether a probe was lost.
+    /// Declares a probe lost, or begins another search. A loss means nothing about a size if the
+    /// peer was silent since the probe, that is, since `heard_ns`. Returns whether a probe was
+    /// lost.
     pub(crate) fn handle_timeout(&mut self, now_ns: u64, heard_ns: u64) -> bool {
         match self.search {
             Search::Wait { size, lost, sent_ns, until_ns, .. } if until_ns <= now_ns => {

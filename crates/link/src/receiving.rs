@@ -26,7 +26,7 @@ pub struct StreamMessage<'a> {
 #[derive(Debug)]
 pub(crate) struct Inbox {
     blocks: BlockWindow,
-    /// Blocks of which some parts have arrived, by number.
+    /// Blocks that have arrived in part, by number.
     pieces: BTreeMap<u64, Assembly>,
     /// Bytes of all blocks in `pieces`, when complete.
     pieces_bytes: u64,
@@ -366,8 +366,8 @@ impl Inbox {
     }
 }
 
-/// The blocks received, as far as the peer may repeat them: all below `next`, and some of the
-/// [`BLOCKS_MAX`] from there on.
+/// The received blocks that the peer may repeat: all below `next`, and some of the [`BLOCKS_MAX`]
+/// from there on.
 #[derive(Debug)]
 struct BlockWindow {
     next: u64,

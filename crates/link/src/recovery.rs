@@ -98,7 +98,7 @@ impl Recovery {
         self.probes = self.probes.saturating_sub(1);
     }
 
-    /// Starts again with the shortest timeout, when the peer is heard for the first time.
+    /// Starts again with the shortest timeout, at the first datagram of the peer.
     pub(crate) fn reset_backoff(&mut self) {
         self.timeouts = 0;
     }
@@ -247,7 +247,7 @@ impl Recovery {
         })
     }
 
-    /// Declares datagrams lost by their age, or asks for probes.
+    /// Declares datagrams lost by their age, or requests probes.
     pub(crate) fn handle_timeout(&mut self, now_ns: u64, decide: impl FnMut(Sent, Fate)) {
         if self.loss_time_ns.is_some_and(|at_ns| at_ns <= now_ns) {
             self.find_losses(now_ns, decide);

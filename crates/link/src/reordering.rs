@@ -8,14 +8,14 @@ use std::collections::VecDeque;
 
 use crate::sent::Sent;
 
-/// Time for which reordering is remembered, at least; it is forgotten after twice that time.
+/// Time that reordering is remembered, at least; it is forgotten after twice that time.
 const PERIOD_NS: u64 = 5_000_000_000;
 
 /// The reordering window, at most, or a round trip if that is longer.
 pub const REORDERING_MAX_NS: u64 = 100_000_000;
 
-/// Lost datagrams of which an acknowledgement may still come, at most. The oldest are forgotten:
-/// their loss is final.
+/// Limit on lost datagrams that may still be acknowledged. The oldest are forgotten: their loss is
+/// final.
 pub const LATE_MAX: usize = 1_024;
 
 /// The lateness of datagrams.
@@ -66,7 +66,7 @@ pub(crate) struct LostDatagrams {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LostDatagram {
     pub(crate) sent: Sent,
-    /// The reduction of the congestion window to which it contributed.
+    /// The reduction of the congestion window that it contributed to.
     pub(crate) reduction: u64,
     /// Its loss is final then.
     pub(crate) until_ns: u64,
@@ -88,12 +88,12 @@ impl LostDatagrams {
         if self.entries.len() > LATE_MAX { self.entries.pop_front() } else { None }
     }
 
-    /// Takes the next datagram whose loss is final.
+    /// Takes the next datagram with a final loss.
     pub(crate) fn pop_final(&mut self, now_ns: u64) -> Option<LostDatagram> {
         self.entries.pop_front_if(|lost| lost.until_ns <= now_ns)
     }
 
-    /// Takes those whose numbers are acknowledged.
+    /// Takes the datagrams with acknowledged numbers.
     pub(crate) fn take_acked(&mut self, (first, last): (u64, u64), mut take: impl FnMut(LostDatagram)) {
         let start = self.entries.partition_point(|lost| lost.sent.number < first);
         let end = self.entries.partition_point(|lost| lost.sent.number <= last);

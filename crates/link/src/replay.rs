@@ -4,7 +4,7 @@
 /// are refused.
 pub const REPLAY_WINDOW: u64 = (WORDS - 1) * 64;
 
-/// Words of the ring. One more than the window has, because the newest is being filled.
+/// Words of the ring: the window, and the word that is being filled.
 const WORDS: u64 = 128;
 
 /// A sliding window of received numbers. Numbers begin with 1.
@@ -40,7 +40,7 @@ impl NumberWindow {
         }
     }
 
-    /// Records the number of an authentic datagram, for which [`NumberWindow::is_new`] holds.
+    /// Records the number of an authentic datagram that is new by [`NumberWindow::is_new`].
     #[inline]
     pub(crate) fn note(&mut self, number: u64) {
         if number > self.top {
@@ -76,7 +76,7 @@ impl NumberWindow {
         self.top.saturating_sub(REPLAY_WINDOW - 1).max(1)
     }
 
-    /// Returns the first number of the range that ends with `last`, as far as the window reaches.
+    /// Returns the first number of the range that ends with `last`, within the window.
     fn first_to(&self, last: u64) -> u64 {
         let floor = self.floor();
         self.find(last, floor, false).map_or(floor, |gap| gap + 1)
@@ -132,7 +132,7 @@ mod tests {
         assert!(window.ranges().eq([(u64::MAX - 2, u64::MAX)]));
     }
 
-    /// Numbers that advance by small steps, jump, and fall behind.
+    /// Numbers that advance by small steps, jump, and step back.
     fn numbers() -> impl Strategy<Value = Vec<u64>> {
         let step = prop_oneof![
             8 => -70i64..80,

@@ -2,7 +2,7 @@
 //!
 //! A block holds the messages and fragments of one datagram. It is sent again whole if its datagram
 //! is lost. The books are so kept per datagram, not per message. Where datagrams have become
-//! smaller since a block was formed, it is sent in parts, each of which fits every path.
+//! smaller since a block was formed, it is sent in parts that fit every path.
 
 use std::collections::VecDeque;
 
@@ -46,7 +46,7 @@ pub(crate) struct BlockQueue {
     /// Blocks to send again, oldest loss first, and parts of blocks.
     lost: VecDeque<Piece>,
     spare: Vec<Vec<u8>>,
-    /// A message that was written to a block in which it does not fit.
+    /// A message that did not fit the block to which it was written.
     misfit: Vec<u8>,
     numbers: StreamTable<u32>,
     credit: SendCredit,
@@ -190,8 +190,8 @@ impl BlockQueue {
         true
     }
 
-    /// Takes a message from the end of the last block, in which it does not fit, and appends it as
-    /// [`BlockQueue::push`] does.
+    /// Moves a message that does not fit from the end of the last block to the next one, as
+    /// [`BlockQueue::push`] would append it.
     #[inline(never)]
     fn move_to_next(&mut self, stream: u16, start: usize, len_max: usize) -> bool {
         let Some(Block { bytes, .. }) = self.blocks.back_mut() else { return false };
@@ -222,7 +222,7 @@ impl BlockQueue {
         true
     }
 
-    /// Appends a message for which the last block has no room, if there are blocks left.
+    /// Appends a message that does not fit the last block to a new one, if there are blocks left.
     #[inline(never)]
     fn push_to_next(&mut self, stream: u16, message: &[u8]) -> bool {
         if self.live + blocks_of(message.len(), self.capacity) * self.capacity > self.live_max {
@@ -303,8 +303,8 @@ impl BlockQueue {
         self.live == 0
     }
 
-    /// Returns what to send now: the oldest lost block or part, or a new block as far as the peer
-    /// has granted it. A block that does not fit a datagram is divided.
+    /// Returns what to send now: the oldest lost block or part, or a new block within the peer's
+    /// grant. A block that does not fit a datagram is divided.
     #[inline]
     pub(crate) fn pending(&mut self) -> Option<Piece> {
         loop {

@@ -7,7 +7,7 @@ pub const ORDERED: u16 = 0;
 /// Streams of a page.
 const PAGE: usize = 256;
 
-/// A table by stream, whose pages come into being with their first use.
+/// A table by stream; its pages are allocated at their first use.
 #[derive(Debug)]
 pub(crate) struct StreamTable<T> {
     pages: Box<[Option<Box<[T; PAGE]>>; PAGE]>,

@@ -14,7 +14,7 @@ thread_local! {
 }
 
 fn count() {
-    // A thread that ends has no counter any more; then nobody looks at it either.
+    // A thread that ends has no counter any more, and no reader of one.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
@@ -28,7 +28,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        // SAFETY: `at` came from `alloc` or `realloc` here, hence from the system's, with this
+        // SAFETY: `at` was returned by `alloc` or `realloc` here, hence by the system's, with this
         // layout.
         unsafe { System.dealloc(at, layout) }
     }

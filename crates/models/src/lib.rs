@@ -1,4 +1,4 @@
-//! Models of the ownership protocol (design.md 3), in which a model checker (stateright) visits
+//! Models of the ownership protocol (design.md 3) for a model checker (stateright), which visits
 //! every state within stated bounds.
 //!
 //! | model | code that runs in it | checks |
@@ -21,7 +21,7 @@ use std::hash::Hash;
 
 use stateright::{Checker, Expectation, HasDiscoveries, Model, Property};
 
-/// Returns true if the environment asks for the larger bounds (`RIVULET_DEEP=1`).
+/// Returns true if the environment selects the larger bounds (`RIVULET_DEEP=1`).
 pub fn is_deep() -> bool {
     std::env::var_os("RIVULET_DEEP").is_some_and(|value| value == "1")
 }
@@ -33,8 +33,8 @@ const VISITS_MAX: usize = 50_000_000;
 /// Visits all states of a model, and prints their number.
 ///
 /// # Panics
-/// If a state violates a property that must always hold, with the path to it; or if no state has
-/// one that must hold sometimes; or if actions have no end.
+/// If a state violates a property that must always hold, with the path to it; or if a property that
+/// must hold sometimes never does; or if actions have no end.
 pub fn explore<M>(name: &str, model: M)
 where
     M: Model + Send + Sync + 'static,

@@ -1,6 +1,6 @@
-//! Aliases: two flows of two units, whose functions rewrite their packets. The dispatcher knows a
-//! flow's alias before the packet that created it leaves, so that an answer finds its flow
-//! (design.md 3.8). The real dispatcher runs; units are restated as what they report.
+//! Aliases: two flows of two units; functions rewrite their packets. The dispatcher knows a flow's
+//! alias before the packet that created it leaves, so that an answer finds its flow (design.md
+//! 3.8). The real dispatcher runs; units are restated as what they report.
 //!
 //! Bounds: two clients with two flows each at most, two aliases or one for both, one end per
 //! client, and up to two answers to each packet that has left, in every order.
@@ -81,7 +81,7 @@ enum PlantedFault {
     None,
     /// Packets leave at their units, and their aliases follow.
     LeavesFirst,
-    /// The dispatcher does not hear of ends.
+    /// Reports of flow ends do not reach the dispatcher.
     EndLost,
 }
 
@@ -130,7 +130,7 @@ impl Aliases {
             state.reports.remove(&unit);
         }
         self.input(state, Input::Done(flow, alias));
-        if self.dispatcher(&state.inputs).flow_status(flow).is_some() {
+        if self.dispatcher(&state.inputs).flows().status(flow).is_some() {
             state.granted.insert(alias, flow);
         }
         if self.planted != PlantedFault::LeavesFirst {
@@ -146,7 +146,7 @@ impl Aliases {
             state.outside.remove(at);
         }
         let dispatcher = self.dispatcher(&state.inputs);
-        let is_live = |flow: FlowId| dispatcher.flow_status(flow).is_some();
+        let is_live = |flow: FlowId| dispatcher.flows().status(flow).is_some();
         // The flow itself, unless it has ended or a later one was given the alias.
         let expected = match state.granted.get(&alias) {
             Some(&last) if is_live(last) => Some(last),
@@ -162,8 +162,8 @@ impl Aliases {
     fn end(&self, state: &mut AliasState, client: u32) {
         state.ended[client as usize] += 1;
         let dispatcher = self.dispatcher(&state.inputs);
-        let found = dispatcher.flow(hash(&key(client)), &key(client));
-        let Some(status) = found.and_then(|flow| dispatcher.flow_status(flow)) else { return };
+        let found = dispatcher.flows().find(hash(&key(client)), &key(client));
+        let Some(status) = found.and_then(|flow| dispatcher.flows().status(flow)) else { return };
         state.ended_flows.insert(status.flow);
         if self.planted != PlantedFault::EndLost {
             self.input(state, Input::Expire(status.owner, status.flow, status.epoch, status.packets));
@@ -183,7 +183,7 @@ fn feed(dispatcher: &mut Dispatcher, input: Input) -> Option<(UnitId, FlowId)> {
         Input::Answer(alias) => packet(&key(alias)),
         Input::Done(flow, alias) => {
             let alias = key(alias);
-            dispatcher.take_alias(flow, &alias, hash(&alias), outputs);
+            dispatcher.aliases().take(flow, &alias, hash(&alias), outputs);
             None
         }
         Input::Expire(unit, flow, epoch, seq) => {
@@ -232,7 +232,7 @@ impl Model for Aliases {
             Property::always("an ended flow has no alias", |model: &Aliases, state: &AliasState| {
                 let dispatcher = model.dispatcher(&state.inputs);
                 state.granted.keys().all(|alias| {
-                    let found = dispatcher.flow(hash(&key(*alias)), &key(*alias));
+                    let found = dispatcher.flows().find(hash(&key(*alias)), &key(*alias));
                     found.is_none_or(|flow| !state.ended_flows.contains(&flow))
                 })
             }),

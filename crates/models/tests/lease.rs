@@ -3,7 +3,7 @@
 //! without it. The rule that keeps two holders apart is the term, which each new holder raises:
 //!
 //! 1. A holder that has the lease first has every unit note its term, and acts once all have.
-//! 2. A unit obeys nothing of a lower term than the one that it has noted.
+//! 2. A unit obeys nothing of a lower term than its noted one.
 //!
 //! No code of the workspace runs here: this states the rule for code that will hold leases.
 //!
@@ -32,8 +32,8 @@ enum Message {
     Order { unit: usize, term: Term },
 }
 
-/// A process that believes that it holds the lease, or may. It learns of the lease's end only if it
-/// asks the store.
+/// A process that believes that it holds the lease, or may. It learns of the lease's end only from
+/// the store.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 struct Process {
     /// The term of its lease; 0 if it has none.
@@ -52,7 +52,7 @@ struct LeaseState {
     messages: BTreeSet<Message>,
     /// The terms that units have noted.
     noted: [Term; UNITS],
-    /// The highest term of which an order was obeyed anywhere.
+    /// The highest term of an order that was obeyed anywhere.
     obeyed: Term,
     /// An order of a lower term was obeyed after that.
     is_split: bool,
@@ -81,7 +81,7 @@ enum Action {
     Acquire(usize),
     /// The store lets the lease expire.
     Expire,
-    /// The process asks the store, and gives up if it has lost the lease.
+    /// The process queries the store, and gives up if it has lost the lease.
     Ask(usize),
     Fence(usize),
     Order(usize, usize),

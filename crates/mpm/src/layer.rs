@@ -11,9 +11,9 @@ use crate::windows::{ByKey, Hash, array_at, folded, key, window_at, word_at};
 /// Number of hashes tried to find the one with the fewest false positives in the sample.
 const HASHES_TRIED: u16 = 4;
 
-// Measured costs of the search, in tenths of processor cycles. For a window; for one that passes
-// the sieve and for each of its entries; for a false match. With the packed search: for a byte,
-// plus a sixtieth for each window (less in random bytes, more in text), and for a candidate.
+// Measured costs of the search, in tenths of processor cycles. For a window; for a window that
+// passes the sieve and for each of its entries; for a false match. With the packed search: for a
+// byte, plus a sixtieth for each window (less in random bytes, more in text), and for a candidate.
 const WINDOW_COST: u64 = 14;
 const NOTE_COST: u64 = 150;
 const ENTRY_COST: u64 = 50;
@@ -106,8 +106,8 @@ impl Form {
             5..=6 => (4, Stride::Two),
             7.. => (4, Stride::Four),
         };
-        // Windows at every other byte: needles too short for a window at odd alignment use one that
-        // begins a byte before them, for every value of that byte.
+        // Windows at every other byte: at odd alignment, needles too short for a window use a
+        // window that begins a byte before them, for every value of that byte.
         let is_led = shortest == 3 && lengths.filter(|&length| length == 3).count() <= LED_MAX;
         let led = is_led.then_some((3, Stride::Two));
         let packed = (numbers.len() <= PACKED_MAX).then_some((shortest.min(4), Stride::Packed));
@@ -273,7 +273,7 @@ fn choose(
                 continue;
             };
             *used.entry(key(window, width)).or_default() += 1;
-            // The window is in the middle of the word, as far as the literal allows.
+            // The window is in the middle of the word, if the literal is long enough.
             let lead = at.saturating_sub(2).min(needle.length().saturating_sub(8));
             let entry =
                 Entry { word: needle.word(lead), literal, window: at as i8, lead: lead as u8, length };

@@ -20,7 +20,7 @@ impl Literal {
         Self { bytes: bytes.as_ref().to_vec(), nocase: false }
     }
 
-    /// Returns a literal whose ASCII letters match in either case.
+    /// Returns a literal with ASCII letters that match in either case.
     pub fn nocase(bytes: impl AsRef<[u8]>) -> Self {
         Self { bytes: bytes.as_ref().to_vec(), nocase: true }
     }
@@ -64,7 +64,7 @@ impl Needle {
         usize::from(self.length)
     }
 
-    /// Returns the bytes, those that match in either case in upper case.
+    /// Returns the bytes; bytes that match in either case are in upper case.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bits[..self.length()]
     }

@@ -4,10 +4,10 @@ use crate::layer::{Draft, Form, Layer};
 use crate::literal::Needle;
 use crate::model::{Frequencies, Model};
 
-/// Lengths from which on literals can be searched faster than shorter ones.
+/// Lengths of the shortest literal that allow a faster search.
 const CLASSES: [usize; 6] = [1, 2, 3, 4, 5, 7];
 
-/// Bytes of text for which costs are compared.
+/// Bytes of text in the comparison of costs.
 const TEXT_BYTES: u64 = 1 << 16;
 
 /// Groups the needles into the layers with the least total cost on text of the model. A layer is as

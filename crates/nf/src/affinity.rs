@@ -33,7 +33,7 @@ impl AffinityGroup {
     }
 }
 
-/// The property by which an NF deals flows to affinity groups.
+/// The flow property that decides the affinity group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AffinityKey {
     /// The subscriber, which is a host at the inside, or all of a prefix.
@@ -120,7 +120,7 @@ impl AffinityGroups {
         begin(u64::from(group.0))..begin(u64::from(group.0) + 1)
     }
 
-    /// Returns the group to which one of `count` numbered things belongs; `None` beyond them.
+    /// Returns the group of one of `count` numbered things; `None` beyond them.
     pub fn of_numbered(self, number: u32, count: u32) -> Option<AffinityGroup> {
         let groups = u64::from(self.count());
         let group = ((u64::from(number) + 1) * groups - 1) / u64::from(count.max(1));

@@ -54,7 +54,7 @@ pub enum IcmpError {
     TimeExceeded,
 }
 
-/// The reason for which a packet gets no answer.
+/// The reason that a packet gets no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NotAnswerable {
     /// It is not IP.
@@ -69,7 +69,7 @@ pub enum NotAnswerable {
     /// It is an ICMP error or redirect itself: answers must not answer answers.
     #[error("an ICMP error is not answered")]
     IcmpError,
-    /// It is a later fragment, or, for a reset, any fragment, whose full length is unknown.
+    /// It is a later fragment, or, for a reset, any fragment: its full length is unknown.
     #[error("a fragment is not answered")]
     Fragment,
     /// It was sent to several hosts, on the link or in the network.
@@ -176,8 +176,8 @@ pub fn icmp_error<'b>(
 /// `from` and `to` are destination and source of the packet's outermost header.
 ///
 /// # Errors
-/// [`NotAnswerable`]: an address is not that of a single host, so the message might reach several; or the
-/// message exceeds [`ANSWER_MAX`] bytes.
+/// [`NotAnswerable`]: an address is not that of a single host, so the message might reach several;
+/// or the message exceeds [`ANSWER_MAX`] bytes.
 pub fn message<'b>(
     packet: &PacketView<'_>,
     (from, to): (Addr, Addr),

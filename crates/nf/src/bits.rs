@@ -81,7 +81,7 @@ impl Bits {
         }
     }
 
-    /// Returns the first item in `from..end` whose bit is zero.
+    /// Returns the first item in `from..end` with a zero bit.
     pub fn next_zero(&self, from: u32, end: u32, parity: Parity) -> Option<u32> {
         let (mut at, mut level) = (from as usize, 0);
         loop {
@@ -103,7 +103,7 @@ impl Bits {
         u32::try_from(at).ok().filter(|&item| item < end.min(self.len))
     }
 
-    /// Returns the items in `from..end` whose bits are set.
+    /// Returns the items in `from..end` with set bits.
     pub fn ones(&self, from: u32, end: u32) -> impl Iterator<Item = u32> + '_ {
         let end = end.min(self.len).max(from);
         let words = from / 64..end.div_ceil(64);
@@ -132,7 +132,8 @@ impl Bits {
         })
     }
 
-    /// Updates the summaries above a word whose even or odd half became full, or no longer is.
+    /// Updates the summaries above a word after its even or odd half became full or ceased to be
+    /// full.
     fn summarize(&mut self, mut at: usize, mut full: [bool; 2]) {
         for level in &mut self.levels {
             let before = level.each_ref().map(|words| words[at / 64]);

@@ -112,7 +112,7 @@ pub struct Buffers {
     excess_max: usize,
     /// Limit on the bytes of all buffers.
     memory: usize,
-    /// Bytes by which `kept` may still grow.
+    /// Bytes that `kept` may still grow.
     room: usize,
     refused: u64,
     /// From this much room on, a buffer may have its full length.
@@ -223,7 +223,7 @@ impl Buffers {
     }
 
     /// Fills a flow's buffers from their saved form and returns the bytes after it. The existing
-    /// numbers belong to the instance that the flow came from and are discarded.
+    /// numbers belong to the flow's previous instance and are discarded.
     pub(crate) fn restore<'b>(
         &mut self,
         numbers: &mut [u8],
@@ -290,7 +290,7 @@ impl Buffers {
         }
         let number = number_of(numbers, buffer);
         let at = self.index(number);
-        // A taken buffer left nothing behind. Otherwise the stored content is replaced.
+        // A taken buffer is empty here. Otherwise the stored content is replaced.
         if let Some(before) =
             at.and_then(|at| self.kept.get_mut(at)).map(|kept| std::mem::take(&mut kept.bytes))
         {
@@ -392,7 +392,7 @@ mod tests {
 
     static SPEC: BufferSpec = BufferSpec { count: 2, len_max: 8, memory: 20 };
 
-    /// The header of a flow with an open connection.
+    /// Returns the header of a flow with an open connection.
     fn header() -> RecordHeader {
         let mut header = RecordHeader::new_zeroed();
         header.connection = Connection::ESTABLISHED;

@@ -21,10 +21,10 @@ use crate::shared_state::SharedState;
 use crate::sharing::Access;
 use crate::{Connection, PacketView};
 
-/// Longest time for which a packet can keep a flow, in milliseconds: 49 days.
+/// Longest time that a packet can keep a flow, in milliseconds: 49 days.
 pub const KEEP_MS_MAX: u32 = u32::MAX - 1;
 
-/// An instance's data beside its configuration.
+/// An instance's data except its configuration.
 pub(crate) struct Instance {
     pub shared: SharedState,
     /// Access to sets, pools and meters shared with other threads.
@@ -202,8 +202,8 @@ impl Context<'_> {
     }
 
     /// Keeps the flow for at least this long after the packet, up to [`KEEP_MS_MAX`]. The longest
-    /// time asked for by any NF counts. A packet for which no NF asks does not refresh its flow
-    /// (RFC 4787 REQ-6).
+    /// time requested by any NF counts. A packet without any request does not refresh its flow (RFC
+    /// 4787 REQ-6).
     #[inline]
     pub fn keep_flow_ms(&mut self, ms: u32) {
         self.transit.keep_ms = self.transit.keep_ms.max(ms.min(KEEP_MS_MAX));
@@ -264,9 +264,8 @@ impl Context<'_> {
         number_of(self.map.behind(), buffer).iter().any(|&byte| byte != 0)
     }
 
-    /// Takes the instance's working memory: scratch space whose content may be lost between
-    /// packets. Returns a default value unless the previous one came back through
-    /// [`Context::give_scratch`].
+    /// Takes the instance's scratch memory. Its content may be lost between packets. Returns a
+    /// default value unless the previous one was returned with [`Context::give_scratch`].
     #[inline(always)]
     pub fn take_scratch<T: Any + Send + Default>(&mut self) -> Box<T> {
         self.instance.scratch.take().and_then(|scratch| scratch.downcast().ok()).unwrap_or_default()
@@ -463,16 +462,16 @@ impl Context<'_> {
         self.effects.find(findings);
     }
 
-    /// Sends `network`, an IP packet with valid checksums, back to where this packet came from.
+    /// Sends `network`, an IP packet with valid checksums, to the sender of this packet.
     pub fn answer(&mut self, packet: &PacketView<'_>, network: &[u8]) -> Result<(), DropReason> {
         let buffers = self.buffers.as_deref_mut().ok_or(DropReason::Internal)?;
         let towards = self.transit.side;
         self.effects.generate(buffers, packet, &[network], (self.instance.stage, towards, false))
     }
 
-    /// Sends an IP packet with valid checksums, given in parts, by the side `towards`, right behind
-    /// this packet, whatever becomes of it. It visits no other NF and counts in no flow, so it must
-    /// not be meant for the flow's hosts. Its link layer is that of this packet.
+    /// Sends an IP packet with valid checksums, given in parts, by the side `towards`, directly
+    /// after this packet, whatever its verdict. It visits no other NF and counts in no flow, so it
+    /// must not be meant for the flow's hosts. Its link layer is that of this packet.
     ///
     /// Mark the packet with [`PacketView::mark_one_off`] or [`PacketView::mark_per_packet`]: a rule
     /// emits nothing.

@@ -70,7 +70,7 @@ pub struct Descriptor {
 
 impl Descriptor {
     /// A descriptor without a name: no attributes, headers, shared state or promises. Descriptors
-    /// name what differs and take the rest from it.
+    /// name the fields that differ and take the rest from it.
     pub const DEFAULT: Descriptor = Descriptor {
         name: "",
         aliases: &[],
@@ -200,13 +200,13 @@ pub enum NodeSharing {
     /// Each node has shared state of its own, such as limits on what the NF sends by itself.
     PerNode,
     /// Flows that share state are in one affinity group, and at one node:
-    /// [`group_of`](crate::NetworkFunction::group_of). What they hold of it moves with them:
+    /// [`group_of`](crate::NetworkFunction::group_of). Their items move with them:
     /// [`flow_leaves`](crate::NetworkFunction::flow_leaves) and
     /// [`flow_arrives`](crate::NetworkFunction::flow_arrives).
     PerGroup,
 }
 
-/// State that flows share beside counters, in one of the kinds that scale without locks.
+/// State that flows share, except counters, in one of the kinds that scale without locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shared {
     /// A bounded set of 64-bit members with expiry; merged by union.

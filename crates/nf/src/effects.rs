@@ -1,4 +1,5 @@
-//! Output of NFs beside packets: alerts, events, flow reports, generated packets. All bounded.
+//! Output of NFs in addition to their packets: alerts, events, flow reports, generated packets. All
+//! bounded.
 
 mod attribution;
 
@@ -94,7 +95,7 @@ pub struct GeneratedPacket {
     pub is_direct: bool,
 }
 
-/// Everything that NFs emit beside packets.
+/// All output of NFs except forwarded packets.
 #[derive(Default)]
 pub struct Effects {
     /// Alerts, oldest first.
@@ -111,7 +112,7 @@ pub struct Effects {
     pub reports_lost: u64,
     /// Packets not generated for lack of a buffer.
     pub not_generated: u64,
-    /// Numbers of the packets behind the flow reports; 0 at a flow's end.
+    /// Numbers of the packets that caused the flow reports; 0 at a flow's end.
     causes: Vec<u64>,
     /// Findings about the flow that ends.
     findings: Option<FlowFindings>,
@@ -211,8 +212,8 @@ impl Effects {
         }
     }
 
-    /// Generates a packet: the link-layer header of `to`, turned round if it leaves by the side
-    /// that `to` came from, then the parts of an IP packet.
+    /// Generates a packet: the link-layer header of `to`, with ends swapped if it returns to the
+    /// side of `to`, then the parts of an IP packet.
     pub(crate) fn generate(
         &mut self,
         pool: &mut PacketPool,

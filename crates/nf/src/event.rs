@@ -11,7 +11,7 @@ use crate::alert::Alert;
 pub const EVENTS_MAX: usize = 65_536;
 /// Limit on the fields of an event. Further ones are cut and counted.
 pub const EVENT_FIELDS_MAX: usize = 32;
-/// Limit on the bytes of all texts held. An event whose texts do not fit is counted as lost.
+/// Limit on the bytes of all texts held. An event is counted as lost if its texts do not fit.
 pub const EVENT_TEXTS_MAX: usize = 4 << 20;
 
 /// An event in a flow, emitted by an NF. Becomes one EVE JSON line.

@@ -1,4 +1,4 @@
-//! The trait that an NF implements, and what it may ask for at setup.
+//! The trait that an NF implements, and its requests at setup.
 
 use serde::de::DeserializeOwned;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -22,8 +22,8 @@ pub const VICTIMS_MAX: usize = 64;
 
 /// A network function: scaling, migration and billing come with it.
 ///
-/// A value of the type is one configured instance, immutable while packets flow. What changes is
-/// the flow's state, which the graph owns, and the shared state declared in the [`Descriptor`].
+/// A value of the type is one configured instance, immutable while packets flow. Only two states
+/// change: the flow's, which the graph owns, and the shared state declared in the [`Descriptor`].
 pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Static facts about the NF, for the graph and operators.
     const DESCRIPTOR: &'static Descriptor;
@@ -97,20 +97,21 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Returns the affinity group of the flow that this packet begins, by the configuration and the
     /// packet as it enters the graph; `None` if the flow may be at any node.
     ///
-    /// The packet's metadata show its key and side. Of the NFs that a packet comes to, the first
-    /// one that names a group decides. A dispatcher calls this for packets that begin flows. With
+    /// The packet's metadata show its key and side. The first NF of the packet's path that names a
+    /// group decides. A dispatcher calls this for packets that begin flows. With
     /// [`AffinityKey::Connection`], it puts further sub-flows into the group of the first one.
     fn group_of(&self, _packet: &Packet, _groups: AffinityGroups) -> Option<AffinityGroup> {
         None
     }
 
     /// Called before a flow's record leaves for a node with shared state of its own, once the
-    /// record is saved. The flow gives up what it holds here; it does not end.
+    /// record is saved. The flow releases its items of the shared state; it does not end.
     fn flow_leaves(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
 
     /// Called after a flow's record has arrived from a node with shared state of its own, before
-    /// [`NetworkFunction::flow_moved`]. The flow takes what it held there. Returns false if it
-    /// cannot: the flow then stays where it was, and [`NetworkFunction::flow_leaves`] follows.
+    /// [`NetworkFunction::flow_moved`]. The flow takes the items that it held there. Returns false
+    /// if it cannot: the flow then stays where it was, and [`NetworkFunction::flow_leaves`]
+    /// follows.
     fn flow_arrives(&self, _state: &mut Self::State, _context: &mut Context<'_>) -> bool {
         true
     }
@@ -144,8 +145,8 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Predicts what this NF would do to the packets that it forwards, from the flow's state and
     /// its configuration alone, so that no packet has to be recorded.
     ///
-    /// Returns false if it cannot tell or would not forward; a packet is then recorded instead. The
-    /// plan must equal what it would record (see [`Descriptor::consolidates`]), and none of the
+    /// Returns false if it cannot predict or would not forward; a packet is then recorded instead.
+    /// The plan must equal what it would record (see [`Descriptor::consolidates`]), and none of the
     /// recorded events may hold. Called again after each command.
     fn predict(&self, _state: &Self::State, _plan: &mut crate::Plan<'_>) -> bool {
         false
@@ -208,10 +209,10 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
 pub struct AnswerScope {
     /// All packets.
     pub all: bool,
-    /// Packets that may open a connection or belong to none: TCP SYNs, and anything but TCP and
-    /// UDP.
+    /// Packets that may open a connection or belong to none: TCP SYNs, and all packets except TCP
+    /// and UDP.
     pub openings: bool,
-    /// Packets whose IP packet is longer than this, in bytes.
+    /// IP packets longer than this, in bytes.
     pub longer_than: u32,
 }
 
@@ -289,7 +290,7 @@ pub struct Setup {
     /// If set, a tunneled packet belongs to the flow of its innermost IP header, otherwise to that
     /// of the outermost.
     pub inner: bool,
-    /// If set, filters forward what a link needs: neighbour discovery and DHCP
+    /// If set, filters forward packets that a link needs: neighbour discovery and DHCP
     /// ([`packet::sanity::is_link_control_packet`]).
     pub link_control: bool,
     /// The policy's affinity groups, if flows may be at several nodes: pools are then divided among
@@ -356,7 +357,8 @@ impl Setup {
         self.pool_with_holds(items, HoldDown::default());
     }
 
-    /// Same, and has freed items of the pool held ([`crate::pool::SharedPool::leave_held`]).
+    /// Sets the size of the next pool, as [`Setup::pool_size`] does, and holds its freed items
+    /// ([`crate::pool::SharedPool::leave_held`]).
     pub fn pool_with_holds(&mut self, items: u32, hold: HoldDown) {
         self.pools.push((items, hold));
     }
@@ -400,20 +402,20 @@ impl Setup {
         self.prevents = true;
     }
 
-    /// Declares that segments of TCP connections whose beginning this NF has not seen do not pass:
-    /// after a restart, connections do not go on. `advice` names what the operator may change.
+    /// Declares that this NF drops segments of TCP connections without a visible beginning:
+    /// connections do not survive a restart. `advice` names what the operator may change.
     pub fn forgets_connections(&mut self, advice: &'static str) {
         self.forgets_connections = Some(advice);
     }
 
-    /// Names the key by which [`NetworkFunction::group_of`] deals flows to affinity groups. Several
-    /// NFs of a policy must agree.
+    /// Names the key of the affinity groups that [`NetworkFunction::group_of`] returns. Several NFs
+    /// of a policy must agree.
     pub fn groups_by(&mut self, key: AffinityKey) {
         self.affinity_key = Some(key);
     }
 
     /// Declares that this instance runs on one machine only: its configuration makes flows share
-    /// state for which affinity groups are no help.
+    /// state that affinity groups cannot divide.
     pub fn one_machine(&mut self, reason: &'static str) {
         self.one_machine = Some(reason);
     }
@@ -424,8 +426,8 @@ impl Setup {
         self.owned.push(OwnedAddresses { side, first, last, in_use: false });
     }
 
-    /// Declares that this NF owns those of the addresses `first` to `last` from which packets leave
-    /// by `side`. Neighbours there may have others of them.
+    /// Declares that this NF owns the addresses from `first` to `last` that are sources of packets
+    /// leaving by `side`. Neighbours there may have the others.
     pub fn owns_in_use(&mut self, side: Side, first: Addr, last: Addr) {
         self.owned.push(OwnedAddresses { side: Some(side), first, last, in_use: true });
     }

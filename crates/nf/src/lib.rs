@@ -3,6 +3,55 @@
 //! An NF is a type that implements [`NetworkFunction`]: a configuration, per-flow state, and
 //! `process(packet, state, context) -> Verdict`. Start with the trait and
 //! `docs/write-your-first-nf.md`.
+//!
+//! An NF that passes the first packets of each flow, and drops the rest:
+//!
+//! ```
+//! use nf::stage::load;
+//! use nf::{Context, Descriptor, NetworkFunction, PacketView, Setup, Verdict};
+//! use packet::DropReason;
+//! use values::ConfigError;
+//!
+//! static DESCRIPTOR: Descriptor = Descriptor {
+//!     name: "first_packets",
+//!     summary: "Passes the first packets of each flow.",
+//!     ..Descriptor::DEFAULT
+//! };
+//!
+//! struct FirstPackets {
+//!     packets_max: u64,
+//! }
+//!
+//! impl NetworkFunction for FirstPackets {
+//!     const DESCRIPTOR: &'static Descriptor = &DESCRIPTOR;
+//!     /// Maximum number of packets of a flow.
+//!     type Config = u64;
+//!     /// Packets of the flow so far: 0 for a new flow.
+//!     type State = u64;
+//!
+//!     fn new(packets_max: u64, _setup: &mut Setup) -> Result<FirstPackets, ConfigError> {
+//!         Ok(FirstPackets { packets_max })
+//!     }
+//!
+//!     fn process(
+//!         &self,
+//!         _packet: &mut PacketView<'_>,
+//!         packets: &mut u64,
+//!         _context: &mut Context<'_>,
+//!     ) -> Verdict {
+//!         *packets += 1;
+//!         if *packets > self.packets_max {
+//!             return Verdict::Drop(DropReason::Function);
+//!         }
+//!         Verdict::Forward
+//!     }
+//! }
+//!
+//! // A graph takes the loaded NF; see the crate `graph`.
+//! let stage = load::<FirstPackets>(10, Setup::new(1, 65_536))?;
+//! assert_eq!(stage.descriptor().name, "first_packets");
+//! # Ok::<(), nf::stage::LoadError>(())
+//! ```
 
 mod affinity;
 mod alert;

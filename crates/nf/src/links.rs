@@ -1,12 +1,12 @@
-//! The links of a policy's ports, as far as the policy describes them.
+//! Addresses on the links of a policy's ports.
 
 use packet::Addr;
 
-/// The links of a policy's ports, as far as the policy describes them.
+/// Addresses on the links of a policy's ports, if the policy gives them.
 #[derive(Clone, Debug)]
 pub struct LinkAddresses {
-    /// The first and the last address of each port's networks; `None` if ports have none, as those
-    /// of a wire, so that anything may be on their links.
+    /// The first and the last address of each port's networks; `None` if ports have none, as on a
+    /// wire: any address may be on their links.
     networks: Option<Vec<(Addr, Addr)>>,
     /// Addresses that no function can have, each with its role on the link.
     taken: Vec<(Addr, String)>,
@@ -20,7 +20,7 @@ impl Default for LinkAddresses {
 }
 
 impl LinkAddresses {
-    /// Returns links of which nothing is known.
+    /// Returns unknown links.
     pub fn unknown() -> LinkAddresses {
         LinkAddresses { networks: None, taken: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! The per-flow get/put map (S21): bounded dynamic keys beside the fixed-layout state, in the
-//! flow's record.
+//! The per-flow get/put map (S21): bounded dynamic keys in the flow's record, in addition to the
+//! fixed-layout state.
 
 use crate::MapSpec;
 

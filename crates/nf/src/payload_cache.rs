@@ -89,8 +89,8 @@ impl PayloadCache {
         self.kept_bytes
     }
 
-    /// Returns the number of fingerprints that displaced one whose payload was still cached. The
-    /// oldest one of a cache line is displaced.
+    /// Returns the number of fingerprints displaced while their payload was still cached. A new
+    /// fingerprint displaces the oldest of its cache line.
     pub fn displaced(&self) -> u64 {
         self.displaced
     }

@@ -1,4 +1,4 @@
-//! Plans: what an NF predicts that it would do to a flow's packets, from the flow's state alone.
+//! Plans: an NF's prediction of its actions on a flow's packets, from the flow's state alone.
 //!
 //! A rule can then be made without recording a packet, and flows with plans of the same shape share
 //! one program.
@@ -18,8 +18,8 @@ pub struct Plan<'a> {
     pub origin: Side,
     /// State of the connection after such a packet.
     pub connection: Connection,
-    /// Outer headers of the packets in front of this NF. `None` if they are in no tunnel, or in one
-    /// whose headers cannot be matched.
+    /// Outer headers of the packets in front of this NF. `None` if they are in no tunnel, or if its
+    /// headers cannot be matched.
     pub outer: Option<&'a OuterMatch>,
     /// Index of the NF in the graph.
     pub stage: u16,
@@ -36,7 +36,7 @@ pub struct PlannedActions {
     pub shape: PlanShape,
     /// Source and destination after the rewrites.
     pub ends: EndsDraft,
-    /// Time for which the NFs keep the flow, in milliseconds.
+    /// Time that the NFs keep the flow, in milliseconds.
     pub keep_ms: u32,
     /// The last outer headers added, and the longest packet that takes them.
     pub encap: Option<(OuterHeaders, u16)>,

@@ -6,7 +6,7 @@
 //! key.
 //!
 //! An item may be *held* after its last user has left: until the hold ends, only its last key gets
-//! it. It goes to other keys before that only if the NF finds no free item and asks for any.
+//! it. Other keys get it before that only if the NF finds no free item and accepts held ones.
 //!
 //! A free item costs one bit, or two in a pool with holds. Taken and held items use entries, one
 //! per possible user, reused before new ones are touched: memory follows the users, not the items.
@@ -24,8 +24,8 @@ use crate::index::HashIndex;
 /// The key under which an item is taken. All zeros is no key.
 pub type PoolKey = [u64; 6];
 
-/// A key that was looked up in a pool, so that the steps of one decision search for it once. What
-/// was found counts until the pool gives the item to another key.
+/// A key that was looked up in a pool, so that the steps of one decision search for it once. The
+/// result is valid until the pool gives the item to another key.
 #[derive(Clone, Copy)]
 pub struct KeyLookup<'k> {
     key: &'k PoolKey,
@@ -80,7 +80,7 @@ struct Holds {
     unavailable: Bits,
     /// The holds in the order of their begin and end, with some that have ended early.
     queue: VecDeque<Hold>,
-    /// Limit on the holds that go on.
+    /// Limit on the active holds.
     max: usize,
     /// When the latest hold ends. No two end at the same time, so that this identifies them.
     last_ns: u64,
@@ -226,7 +226,7 @@ impl SharedPool {
         self.item_under(self.look_up(key))
     }
 
-    /// Same, of a key that was looked up.
+    /// Returns the item taken under a key that was looked up.
     pub fn item_under(&self, found: KeyLookup<'_>) -> Option<u32> {
         let entry = self.entry_under(found)?;
         (entry.users > 0).then_some(entry.item)
@@ -253,7 +253,7 @@ impl SharedPool {
         (entry.users == 0).then_some(entry.item)
     }
 
-    /// Checks if the item is in use, or its hold goes on. Items beyond the pool are in use.
+    /// Checks if the item is in use or held. Items beyond the pool are in use.
     pub fn is_unavailable(&self, item: u32) -> bool {
         let is_held = |holds: &Holds| {
             let entry = holds.unavailable.has(item).then(|| self.any_entry_at(item)).flatten();
@@ -283,7 +283,7 @@ impl SharedPool {
         self.take_found(key, item)
     }
 
-    /// Same, but takes items that are held for other keys, too.
+    /// Takes an item like [`SharedPool::take`], also one held for another key.
     pub fn take_any(&mut self, key: KeyLookup<'_>, choice: PoolRange) -> Option<u32> {
         let item = search(&self.taken, choice);
         self.take_found(key, item)
@@ -303,8 +303,8 @@ impl SharedPool {
         })
     }
 
-    /// Same, but the item that the last one leaves is held from now on, if the pool holds any.
-    /// Beyond the limit on held items, the oldest hold ends.
+    /// Removes a user like [`SharedPool::leave`], but holds the item of the last user, if the pool
+    /// has holds. Beyond the limit on held items, the oldest hold ends.
     pub fn leave_held(&mut self, item: u32, now_ns: u64) -> bool {
         let Some(entry) = self.remove_user(item) else { return false };
         if self.holds.as_ref().is_some_and(|holds| holds.held as usize == holds.max) {
@@ -327,8 +327,8 @@ impl SharedPool {
         true
     }
 
-    /// Ends holds whose time has come, the oldest first. Called before an item is taken, it ends
-    /// more of them than begin.
+    /// Ends expired holds, the oldest first. Called before each item is taken, it ends more holds
+    /// than begin.
     pub fn end_holds(&mut self, now_ns: u64) {
         let Some(holds) = &mut self.holds else { return };
         holds.now_ns = holds.now_ns.max(now_ns);
@@ -378,7 +378,7 @@ impl SharedPool {
         self.any_entry_at(item)
     }
 
-    /// Same, also if the item is held.
+    /// Returns the entry of an item that is in use or held.
     fn any_entry_at(&self, item: u32) -> Option<usize> {
         let found = self.by_item.find(self.hash(item), |entry| self.entries[entry as usize].item == item)?;
         Some(found as usize)
@@ -421,7 +421,7 @@ impl SharedPool {
         Some(entry)
     }
 
-    /// Ends the item's hold, and lets the one for its new key go on without that key.
+    /// Ends the item's hold. A hold of another item for the new key continues without that key.
     fn leave_hold(&mut self, key: KeyLookup<'_>, item: u32) {
         if self.holds.as_ref().is_some_and(|holds| holds.unavailable.has(item))
             && let Some(entry) = self.any_entry_at(item)
@@ -449,7 +449,7 @@ impl SharedPool {
         Some(at as u32)
     }
 
-    /// Ends the oldest hold that goes on.
+    /// Ends the oldest active hold.
     fn end_oldest_hold(&mut self) {
         while self.pop_hold() == Some(false) {}
     }
@@ -465,7 +465,7 @@ impl SharedPool {
         Some(goes_on)
     }
 
-    /// Ends a hold. `is_cut`: one that goes on now is cut short.
+    /// Ends a hold. `is_cut`: count it as cut short if it is active now.
     fn end_hold(&mut self, entry: u32, is_cut: bool) {
         if let Some(holds) = &mut self.holds {
             holds.held -= 1;
@@ -491,7 +491,7 @@ impl SharedPool {
     }
 }
 
-/// Returns the first item in search order whose bit is zero.
+/// Returns the first item in search order with a zero bit.
 fn search(bits: &Bits, choice: PoolRange) -> Option<u32> {
     let step = choice.step.max(1);
     let end = choice.first.checked_add(choice.count).filter(|&end| end <= bits.len())?;
@@ -503,7 +503,7 @@ fn search(bits: &Bits, choice: PoolRange) -> Option<u32> {
     scan(bits, choice.from, end, step).or_else(rest)
 }
 
-/// Returns the first item of `from, from + step, ...` below `end` whose bit is zero.
+/// Returns the first item of `from, from + step, ...` below `end` with a zero bit.
 fn scan(bits: &Bits, from: u32, end: u32, step: u32) -> Option<u32> {
     let parity = match step {
         1 => Parity::Any,
@@ -574,7 +574,7 @@ mod tests {
         assert_eq!((pool.in_use(), pool.fresh), (65_536, 65_536));
     }
 
-    /// A pool of ten items for this many users that holds up to three items for 100 ns.
+    /// Returns a pool of ten items for this many users that holds up to three items for 100 ns.
     fn holding(users: usize) -> SharedPool {
         SharedPool::new("ports", 10, users, HoldDown { ns: 100, max: 3 }, 1).unwrap()
     }
@@ -588,7 +588,7 @@ mod tests {
         assert_eq!(pool.take(pool.look_up(&a), TEN), Some(4));
         assert!(pool.leave_held(4, 1_000));
         assert_eq!((pool.in_use(), pool.held(), pool.held_for(pool.look_up(&a))), (0, 1, Some(4)));
-        // Nobody has it.
+        // It has no user.
         assert_eq!((pool.item_of(&a), pool.join(pool.look_up(&a)), pool.users(4)), (None, None, 0));
         assert!(pool.key_of(4).is_none());
         assert!(!pool.leave(4) && !pool.leave_held(4, 1_000) && pool.is_unavailable(4));
@@ -599,7 +599,7 @@ mod tests {
         assert!(pool.leave_held(4, 1_010));
         assert_eq!(pool.take(pool.look_up(&a), TEN), Some(6));
         assert_eq!((pool.held(), pool.item_of(&a), pool.held_for(pool.look_up(&a))), (1, Some(6), None));
-        // The first hold was over at 1,100, and the second one goes on until 1,110.
+        // The first hold ended at 1,100; the second one lasts until 1,110.
         pool.end_holds(1_109);
         assert!(pool.is_unavailable(4) && pool.held() == 1);
         pool.end_holds(1_110);
@@ -620,7 +620,7 @@ mod tests {
         }
         assert_eq!((pool.held(), pool.holds_cut()), (3, 1), "at most three");
         assert_eq!(pool.take(pool.look_up(&key(20)), TEN), Some(4), "the oldest");
-        // Six more can be taken, of which no entry is left for the last.
+        // Six more can be taken, but no entry is left for the last.
         for i in 21..25 {
             assert!(pool.take(pool.look_up(&key(i)), TEN).is_some());
         }
@@ -632,7 +632,7 @@ mod tests {
         assert_eq!(pool.take(pool.look_up(&key(26)), held), None);
         assert_eq!(pool.take_any(pool.look_up(&key(26)), held), Some(6));
         assert_eq!((pool.held(), pool.holds_cut()), (1, 3));
-        // A hold whose time has come is not cut.
+        // An expired hold is not cut.
         pool.end_holds(1_000);
         assert_eq!(pool.held(), 1);
         pool.end_holds(2_000);
@@ -641,7 +641,7 @@ mod tests {
     }
 
     proptest! {
-        /// Compared with lists of what is in use and what is held until when.
+        /// Compared with lists of used items, and of held ones with their ends.
         #[test]
         fn holds_agree_with_lists(
             entries in 7usize..11,

@@ -54,7 +54,7 @@ impl RecordHeader {
     /// Packets of the flow turn back within the graph. A record with this flag that is not live
     /// belongs to a flow's second pass.
     pub const FLAG_TURNS: u8 = 32;
-    /// The flow's first packet came from outside.
+    /// The flow's first packet entered at the outside.
     pub const FLAG_FROM_OUTSIDE: u8 = 64;
     /// The key has a scope.
     pub const FLAG_SCOPED: u8 = 128;
@@ -81,7 +81,7 @@ impl RecordHeader {
         if self.has(RecordHeader::FLAG_FROM_OUTSIDE) { Side::Outside } else { Side::Inside }
     }
 
-    /// Returns the flow's initiator, as far as sources are distinguished.
+    /// Returns the flow's initiator; of an IPv6 address, its first 64 bits.
     pub fn source(&self) -> Addr {
         source_of(self.key.ends(self.has(RecordHeader::FLAG_REVERSED)).0.addr)
     }
@@ -92,8 +92,8 @@ impl RecordHeader {
         self.direction_if_common(key, reversed).or_else(|| self.direction_if_any(key, reversed))
     }
 
-    /// Same for the common case, without touching the second cache line: the packet has the flow's
-    /// own key, packets do not turn back, and neither has a scope. `None` otherwise.
+    /// Returns the direction in the common case, without touching the second cache line: the packet
+    /// has the flow's own key, packets do not turn back, and neither has a scope. `None` otherwise.
     #[inline(always)]
     pub fn direction_if_common(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
         const FLAGS: u8 = RecordHeader::FLAG_LIVE | RecordHeader::FLAG_SCOPED | RecordHeader::FLAG_TURNS;
@@ -103,8 +103,9 @@ impl RecordHeader {
         common.then(|| self.direction(reversed, RecordHeader::FLAG_REVERSED))
     }
 
-    /// Same for all cases. Not that rare (replies to rewritten packets, tagged ones), but marked
-    /// cold so that saving registers for this call costs the common case nothing.
+    /// Returns the direction in all cases. These are not that rare (replies to rewritten packets,
+    /// tagged ones), but marked cold so that saving registers for this call costs the common case
+    /// nothing.
     #[cold]
     #[inline(never)]
     pub fn direction_if_any(&self, key: &FlowKey, reversed: bool) -> Option<Direction> {
@@ -230,8 +231,8 @@ impl Default for RecordLayout {
 }
 
 impl RecordLayout {
-    /// Adds `len` bytes, of which most packets touch the first `hot_len`. Returns their offset and
-    /// the lines of the first ones. They start a new line if packets then touch one line less.
+    /// Adds `len` bytes; most packets touch the first `hot_len`. Returns their offset and the cache
+    /// lines of the first `hot_len`. The bytes start a new line if that saves packets a line.
     pub fn add(&mut self, len: usize, hot_len: usize) -> (usize, CacheLines) {
         let count = |start: usize| (start + hot_len).div_ceil(LINE) - start / LINE;
         let next_line = self.end.next_multiple_of(LINE);

@@ -1,4 +1,4 @@
-//! Recordings of what an NF does to a packet (B5, B11, B21-B23): the entries of the Local MAT.
+//! Recordings of an NF's actions on a packet (B5, B11, B21-B23): the entries of the Local MAT.
 //!
 //! Writes through [`crate::PacketView`] are recorded automatically; NFs can add entries of their
 //! own. `rivulet explain` shows recordings, and the graph makes rules of them for the flow's next
@@ -68,7 +68,7 @@ pub struct StateFunction {
     pub reads: &'static [Field],
 }
 
-/// A condition that invalidates what was recorded of the flow once it holds (B7, B23).
+/// A condition that, once it holds, invalidates the recordings of the flow (B7, B23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventCondition {
     /// The NF's number for it, passed to [`crate::NetworkFunction::event_holds`].
@@ -106,7 +106,7 @@ pub struct Recording {
     pub one_off: bool,
     /// The NF must see every packet, see [`crate::PacketView::mark_per_packet`].
     pub per_packet: bool,
-    /// Time for which the NF keeps the flow, in milliseconds; 0 if it did not say.
+    /// Time that the NF keeps the flow, in milliseconds; 0: not stated.
     pub keep_ms: u32,
     /// Position in [`crate::Setup::rules`] of the rule that decided, for `rivulet explain`.
     pub rule: Option<u32>,

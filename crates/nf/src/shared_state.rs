@@ -14,7 +14,7 @@ use crate::set::SharedSet;
 /// State that the flows of an NF share, of the kinds that its descriptor declares.
 #[derive(Default)]
 pub struct SharedState {
-    /// Those that the descriptor declares.
+    /// The declared counters.
     pub counters: CounterValues,
     /// In the order of the descriptor. Sets, pools, meters and payload caches may be held by
     /// another instance if threads share them.
@@ -35,14 +35,13 @@ pub struct SharedState {
     pub owned: Vec<OwnedAddresses>,
     /// Sources that the NF lets pass from Inside; none: all.
     pub sources: Option<PassedSources>,
-    /// The key by which the NF deals flows to affinity groups.
+    /// The key of the NF's affinity groups.
     pub affinity_key: Option<AffinityKey>,
-    /// The reason for which this instance runs on one machine only, unless the descriptor gives
-    /// one.
+    /// The reason that this instance runs on one machine only, unless the descriptor gives one.
     pub one_machine: Option<&'static str>,
     /// If set, the NF withholds bytes of TCP streams from receivers.
     pub prevents: bool,
-    /// If set, TCP connections do not go on after a restart: what the operator may change.
+    /// If set, TCP connections do not survive a restart: the advice to the operator.
     pub forgets_connections: Option<&'static str>,
 }
 
@@ -50,13 +49,13 @@ pub struct SharedState {
 /// for them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnedAddresses {
-    /// The side whose neighbours use them; `None` for both.
+    /// The side of the neighbours that use them; `None` for both.
     pub side: Option<Side>,
     /// The first address.
     pub first: Addr,
     /// The last address, inclusive.
     pub last: Addr,
-    /// Only those that are in use are owned: sources of packets that left by the side.
+    /// Only addresses in use are owned: sources of packets that left by the side.
     pub in_use: bool,
 }
 

@@ -1,14 +1,15 @@
-//! Comparison of flows by their silence, where one of a sample has to give way.
+//! Comparison of flows by their silence, to choose the one of a sample to evict.
 
 /// Limit on the packets of a flow that counts as a query with its answer, not as a conversation.
 pub const FEW_PACKETS: u64 = 4;
 
-/// Factor by which a conversation may be silent for longer than a query before it counts as over.
+/// Factor between the silences that end a conversation and a query.
 const PATIENCE: u64 = 8;
 
-/// Returns the silence by which a flow with this many packets is compared with others: the greatest
-/// gives way. It is shorter than the real one for conversations, so idle ones outlive floods of
-/// short flows, and those that are over give way to short ones that have just begun.
+/// Returns the silence of a flow with this many packets for comparison with others: the flow with
+/// the greatest is evicted. Conversations count with less than their real silence. So idle ones
+/// outlive floods of short flows, and ended ones are evicted before short flows that have just
+/// begun.
 pub const fn compared_silence_ns(silent_ns: u64, packets: u64) -> u64 {
     if packets > FEW_PACKETS { silent_ns / PATIENCE } else { silent_ns }
 }

@@ -1,4 +1,4 @@
-//! TCP byte streams: what packets add to the streams of their flows, in order (E23).
+//! TCP byte streams: the bytes that packets add to their flows' streams, in order (E23).
 //!
 //! With [`crate::Descriptor::stream`], an NF finds the additions of each packet in
 //! [`crate::PacketView::stream`]: bytes in the packet itself, and bytes of earlier packets that
@@ -162,7 +162,7 @@ pub struct Deliveries<'a> {
 }
 
 impl<'a> Deliveries<'a> {
-    /// Returns the additions of the group's packet `number`, whose transport payload is `payload`.
+    /// Returns the additions of the group's packet `number` with transport payload `payload`.
     #[inline]
     pub fn of(&self, number: usize, payload: &'a [u8]) -> Stream<'a> {
         let end = |number: usize| self.ends.get(number).map_or(0, |&end| end as usize);

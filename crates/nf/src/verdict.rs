@@ -1,4 +1,4 @@
-//! An NF's decision about a packet, and the reasons for which flows end.
+//! An NF's decision about a packet, and the reasons for a flow's end.
 
 use packet::DropReason;
 
@@ -10,20 +10,19 @@ pub enum Verdict {
     Forward,
     /// Discarded and counted for this reason.
     Drop(DropReason),
-    /// Back to the side that it came from, through the NFs that it passed, in reverse
-    /// (hairpinning).
+    /// Back to its side of entry, through the NFs that it passed, in reverse (hairpinning).
     TurnBack,
 }
 
 impl Verdict {
-    /// Returns true if the packet goes on. Cheaper than a comparison, for loops over packets.
+    /// Returns true if the packet is forwarded. Cheaper than a comparison, for loops over packets.
     #[inline(always)]
     pub const fn is_forward(self) -> bool {
         matches!(self, Verdict::Forward)
     }
 }
 
-/// The reason for which a flow ended.
+/// The reason for a flow's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EndReason {
     /// No packet within the flow's timeout.

@@ -33,14 +33,14 @@ impl<'a> PacketView<'a> {
         PacketView { packet, recording, delivered: None }
     }
 
-    /// Adds what the packets of a group, of which this is packet `number`, brought to streams.
+    /// Adds the stream data of a group's packets; this is packet `number` of the group.
     #[inline]
     pub fn with_streams(self, delivered: &'a Deliveries<'a>, number: usize) -> PacketView<'a> {
         PacketView { delivered: Some((delivered, number)), ..self }
     }
 
-    /// Returns what the packet brought to its flow's TCP streams; empty unless the NF's descriptor
-    /// asks for streams.
+    /// Returns the packet's additions to its flow's TCP streams; empty unless the NF's descriptor
+    /// requires streams.
     #[inline]
     pub fn stream(&self) -> Stream<'_> {
         self.delivered.map_or(Stream::default(), |(delivered, number)| delivered.of(number, self.payload()))
@@ -145,9 +145,9 @@ impl<'a> PacketView<'a> {
     }
 
     /// Pushes a VLAN tag or MPLS label that is the same for all packets of the flow and direction;
-    /// see [`Packet::push_tag`]. The rule does it without calling the NF, and not at all if a later
-    /// NF pops it before another one looks. Packets whose link layer has no room take the slow
-    /// path.
+    /// see [`Packet::push_tag`]. The rule pushes it without calling the NF, or not at all if a
+    /// later NF pops it before any NF in between reads it. Packets without room in their link layer
+    /// take the slow path.
     pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
         let done = self.packet.push_tag(tag);
         match done {
@@ -181,7 +181,7 @@ impl<'a> PacketView<'a> {
         self.packet.encap_opaque(header, trailer_len, version)
     }
 
-    /// Replaces the packet by one that it contains; see [`Packet::decap_opaque`].
+    /// Replaces the packet by a contained packet; see [`Packet::decap_opaque`].
     pub fn decap_opaque(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
         self.mark_one_off();
         self.packet.decap_opaque(at, len, version)

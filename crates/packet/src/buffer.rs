@@ -1,4 +1,4 @@
-//! Owned packets and the pool that they come from.
+//! Owned packets and their pool.
 
 use crate::Meta;
 use crate::memory::{LINE, prefetch};
@@ -171,8 +171,8 @@ impl Packet {
         Ok(())
     }
 
-    /// Prefetches what is read first of a packet from another core: its metadata, and its headers
-    /// if none were pushed or pulled.
+    /// Prefetches the parts that are read first of a packet from another core: its metadata, and
+    /// its headers if none were pushed or pulled.
     #[inline]
     pub fn prefetch(&self) {
         let frame = &raw const *self.0;

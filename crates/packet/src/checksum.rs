@@ -4,7 +4,7 @@
 //! |---|---|
 //! | a checksum over bytes | [`checksum`], or [`sum`] the pieces, add them up, and [`finish`] |
 //! | a transport checksum | [`pseudo_header_v4`] or [`pseudo_header_v6`] + [`sum`] of the segment, then [`finish`] or [`finish_udp`] |
-//! | to check one that was received | [`verify`] |
+//! | to check a received checksum | [`verify`] |
 //! | one field rewritten | [`update16`], [`update32`], [`update128`] |
 //! | several fields rewritten, or one change kept and replayed on a whole flow | [`Delta`] |
 //!
@@ -29,10 +29,11 @@ pub fn checksum(bytes: &[u8]) -> u16 {
     finish(sum(bytes))
 }
 
-/// The partial one's complement sum of `bytes` as big-endian 16-bit words, at most `0xffff`.
+/// Returns the partial one's complement sum of `bytes` as big-endian 16-bit words, at most
+/// `0xffff`.
 ///
 /// Sums of pieces may be added with `+`, up to 65,537 of them, if every piece but the last has an
-/// even length; an odd last byte counts as the high half of a word whose low half is zero. RFC 1071
+/// even length; an odd last byte counts as the high half of a word with a zero low half. RFC 1071
 /// section 2.
 ///
 /// # Limits
@@ -47,9 +48,9 @@ pub fn sum(bytes: &[u8]) -> u32 {
 /// From this many bytes on, wider vectors are worth checking the processor's features.
 const MANY: usize = 128;
 
-/// Sums the bytes as words in native order, whose byte order does not matter until the end (RFC
-/// 1071 section 2 (B)). 32-bit words go into a 64-bit accumulator: there is no carry chain, and the
-/// loop vectorises.
+/// Sums the bytes as words in native order: byte order does not matter until the end (RFC 1071
+/// section 2 (B)). 32-bit words go into a 64-bit accumulator: there is no carry chain, and the loop
+/// vectorises.
 #[inline(always)]
 fn total(bytes: &[u8]) -> u64 {
     let (words, tail) = bytes.as_chunks::<4>();
@@ -83,8 +84,8 @@ pub fn finish(partial: u32) -> u16 {
     !fold(u64::from(partial))
 }
 
-/// [`finish`] for UDP, where zero means "no checksum" and is written as `0xffff`. RFC 768, RFC 8200
-/// section 8.1.
+/// Finishes a checksum of UDP, where zero means "no checksum" and is written as `0xffff`. RFC 768,
+/// RFC 8200 section 8.1.
 #[inline]
 pub fn finish_udp(partial: u32) -> u16 {
     udp_zero(finish(partial))
@@ -162,13 +163,13 @@ impl Delta {
     /// No change.
     pub const ZERO: Delta = Delta(0);
 
-    /// A 16-bit word changed from `old` to `new`.
+    /// Returns the change of a 16-bit word from `old` to `new`.
     #[inline]
     pub const fn of16(old: u16, new: u16) -> Delta {
         Delta(((!old as u32 + new as u32) % 0xffff) as u16)
     }
 
-    /// A 32-bit value changed from `old` to `new`.
+    /// Returns the change of a 32-bit value from `old` to `new`.
     #[inline]
     pub const fn of32(old: u32, new: u32) -> Delta {
         // 2^16 = 1 modulo 0xffff, so a 32-bit value is congruent to the sum of its words, and !old
@@ -176,13 +177,13 @@ impl Delta {
         Delta(((!old as u64 + new as u64) % 0xffff) as u16)
     }
 
-    /// A 128-bit value changed from `old` to `new`.
+    /// Returns the change of a 128-bit value from `old` to `new`.
     #[inline]
     pub const fn of128(old: u128, new: u128) -> Delta {
         Delta(((sum128(!old) + sum128(new)) % 0xffff) as u16)
     }
 
-    /// A run of bytes changed its partial [`sum`] from `old` to `new`.
+    /// Returns the change of a run of bytes, by its partial [`sum`] before and after.
     #[inline]
     pub const fn of_sums(old: u32, new: u32) -> Delta {
         Delta::of32(old, new)
@@ -280,7 +281,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// RFC 1071 section 4.1, word by word.
+    /// Returns the checksum of RFC 1071 section 4.1, word by word.
     fn reference(bytes: &[u8]) -> u16 {
         let mut total = 0u64;
         for pair in bytes.chunks(2) {

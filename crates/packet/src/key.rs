@@ -12,8 +12,8 @@ use crate::{Addr, Endpoint, memory};
 /// Both directions have the same key; the `reversed` flag of [`FlowKey::new`] distinguishes them.
 /// The 48 bytes without padding are compared and hashed as six words.
 ///
-/// The canonical order is one that is fast to compute: that of the addresses' bytes in memory, read
-/// as little-endian numbers, then of the ports'.
+/// The canonical order is fast to compute: by the addresses' bytes in memory, read as little-endian
+/// numbers, then by ports.
 #[derive(Clone, Copy, Default, Eq, Hash, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 #[allow(clippy::derived_hash_with_manual_eq)] // Equal words are equal fields.
@@ -69,7 +69,7 @@ impl FlowKey {
         (key, reversed)
     }
 
-    /// Same for an untagged IPv4 packet, from the header's fields as they are in memory.
+    /// Creates the key of an untagged IPv4 packet from the header's fields in memory.
     #[inline(always)]
     pub fn of_ipv4(
         source: ([u8; 4], [u8; 2]),
@@ -189,7 +189,7 @@ impl Scope {
         Scope((self.0 & 0xffff_ffff) | u64::from(id) << 32)
     }
 
-    /// Removes the VLANs, for links whose tags give the direction rather than the network.
+    /// Removes the VLANs, for links with tags that give the direction rather than the network.
     #[inline]
     pub fn without_vlans(self) -> Scope {
         Scope(self.0 & !0xffff_ffff)
@@ -265,7 +265,7 @@ impl FlowHasher {
         self.hash_words(&key.words())
     }
 
-    /// Same for any six words.
+    /// Returns 64 well-mixed bits of any six words.
     #[inline]
     pub fn hash_words(&self, w: &[u64; 6]) -> u64 {
         self.mix(w[1], w[3], w[4], seldom_words(&self.secrets, w[0], w[2], w[5]))

@@ -19,8 +19,7 @@ pub enum LinkType {
     LinuxSll,
     /// Linux "cooked" capture, version 2 (276).
     LinuxSll2,
-    /// Any other number, passed through unchanged. `docs/link-types.md` lists those in which IP is
-    /// found.
+    /// Any other number, passed through unchanged. `docs/link-types.md` lists the supported ones.
     Other(u16),
 }
 

@@ -56,8 +56,8 @@ impl<T: FromBytes + IntoBytes> Zeroed<T> {
         Ok(memory)
     }
 
-    /// Touches all pages of tables up to [`PREFAULT_MAX`]. For randomly accessed tables, whose
-    /// first packets would otherwise wait for page faults.
+    /// Touches all pages of tables up to [`PREFAULT_MAX`]. For randomly accessed tables: the first
+    /// packets would otherwise wait for page faults.
     pub fn prefault(&mut self) {
         if self.map.len() <= PREFAULT_MAX {
             self.touch(self.map.len());
@@ -67,8 +67,7 @@ impl<T: FromBytes + IntoBytes> Zeroed<T> {
     /// Touches the pages of the first bytes.
     fn touch(&mut self, bytes: usize) {
         for page in self.map.chunks_mut(PAGE).take(bytes.div_ceil(PAGE)) {
-            // What stands there stays. A page that is written is there; one that is only read need
-            // not be.
+            // Keeps the content. Only a write makes the kernel provide the page.
             let first = std::hint::black_box(page[0]);
             page[0] = first;
         }
@@ -82,7 +81,7 @@ impl<T> Deref for Zeroed<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: the mapping is page aligned (checked against T's alignment in `new`), holds at
         // least `len * size_of::<T>()` bytes, lives as long as `self`, and any bytes are a valid T
-        // (`new` asks for FromBytes).
+        // (`new` requires FromBytes).
         unsafe { std::slice::from_raw_parts(self.map.as_ptr().cast(), self.len) }
     }
 }

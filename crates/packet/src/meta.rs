@@ -85,13 +85,13 @@ pub struct Transit {
     pub sequence: u64,
     /// The packet's number in its flow, from 1 (S58); set when the flow is found.
     pub seq: u64,
-    /// Metadata tags (E4), laid out by the graph that reads them. The receiver sets those that the
+    /// Metadata tags (E4), laid out by the graph that reads them. The receiver sets tags that the
     /// packet brings from an external node.
     pub tags: u64,
     /// The flow's record, valid only within the graph that found it.
     pub flow: u32,
-    /// Time for which NFs want to keep the flow after this packet, in milliseconds; 0 does not
-    /// refresh it.
+    /// Time that NFs want to keep the flow after this packet, in milliseconds; 0 does not refresh
+    /// it.
     pub keep_ms: u32,
     /// The packet's direction within its flow; set when the flow is found.
     pub direction: Direction,
@@ -121,7 +121,7 @@ pub struct Meta {
     pub transit: Transit,
     /// Offset of the outermost IP header.
     pub outer_l3: u16,
-    /// Offset of the flow's IP header: the innermost one that was parsed.
+    /// Offset of the flow's IP header: the innermost parsed one.
     pub l3: u16,
     /// Offset of the transport header, or of the data in a later fragment.
     pub l4: u16,
@@ -144,7 +144,7 @@ pub struct Meta {
     pub plain_len: u16,
     /// Format of the first header.
     pub link: LinkType,
-    /// Offset of the transport payload, as far as captured.
+    /// Offset of the captured transport payload.
     pub payload: u16,
     /// Length on the wire in bytes; larger than the buffer's content if the capture was cut.
     pub wire_len: u32,

@@ -1,5 +1,5 @@
 //! Values that hosts derive from the keys of a Multipath TCP connection: tokens, initial data
-//! sequence numbers, and the codes by which they authenticate sub-flows. RFC 8684 section 3.
+//! sequence numbers, and the codes that authenticate sub-flows. RFC 8684 section 3.
 
 use hmac::digest::KeyInit;
 use hmac::{Hmac, Mac};
@@ -85,7 +85,7 @@ mod tests {
     const CLIENT: u64 = 0xac37_d97a_1ecb_8bcb;
     const SERVER: u64 = 0xaf93_9f8b_892a_a3c1;
 
-    /// A connection of Linux 6.18 to which the client joined a second sub-flow.
+    /// A connection of Linux 6.18 with a second sub-flow, joined by the client.
     #[test]
     fn values_of_linux() {
         let version = MptcpVersion::of(1).unwrap();

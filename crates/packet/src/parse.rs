@@ -1,9 +1,9 @@
 //! The one parse: from the first byte of a frame to the flow's key, in one pass.
 //!
-//! The checked views in [`crate::wire`] say what every field is; this parser only finds what flow
-//! lookup, accounting and header rewriting need and leaves it in [`Meta`]. It accepts exactly what
-//! can be processed safely; everything else has a [`DropReason`]. A packet that a capture cut
-//! (`wire_len` above what is there, and the IP packet not here as a whole) is accepted as long as
+//! The checked views in [`crate::wire`] define every field; this parser only finds the values for
+//! flow lookup, accounting and header rewriting, and leaves them in [`Meta`]. It accepts exactly
+//! the packets that can be processed safely; all others get a [`DropReason`]. A packet that a
+//! capture cut (its `wire_len` exceeds its bytes, and its IP packet is incomplete) is accepted if
 //! its addresses and ports were captured.
 
 use crate::{Addr, DropReason, Endpoint, FlowHasher, FlowKey, LinkType, Meta, Packet, PacketClass, Scope};
@@ -129,7 +129,7 @@ impl Parser {
         (key, reversed)
     }
 
-    /// Returns the kind of tunnel, if the flow's packet is one that was not entered.
+    /// Returns the kind of tunnel, if the flow's packet is a tunnel that the parser did not enter.
     pub fn tunnel_kind(&self, packet: &Packet) -> Option<TunnelKind> {
         let meta = packet.meta();
         match meta.class {
@@ -286,7 +286,7 @@ pub fn fragment_part(packet: &Packet) -> Option<FragmentPart> {
     Some(FragmentPart { at: at + 8, offset: word & !7, more: word & 1 != 0 })
 }
 
-/// Returns the offset of the fragment header of the IPv6 packet whose header is at `l3`.
+/// Returns the offset of the fragment header of the IPv6 packet at `l3`.
 fn fragment_header(data: &[u8], l3: usize) -> Option<usize> {
     let (mut next_header, mut at) = (*data.get(l3 + 6)?, l3 + 40);
     while next_header != FRAGMENT && is_extension(next_header) {
@@ -358,7 +358,7 @@ pub fn ends(packet: &Packet) -> (Endpoint, Endpoint) {
     }
 }
 
-/// Same for the common case; `None` otherwise.
+/// Returns source and destination in the common case; `None` otherwise.
 #[inline(always)]
 pub(crate) fn plain_ends(packet: &Packet) -> Option<(Endpoint, Endpoint)> {
     let (data, meta) = (packet.data(), packet.meta());

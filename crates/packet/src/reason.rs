@@ -4,8 +4,8 @@ use std::fmt;
 
 macro_rules! reasons {
     ($($(#[doc = $doc:literal])+ $variant:ident = $name:literal,)+) => {
-        /// The reason for which a packet was dropped. Every drop is counted under one of these;
-        /// reports, metrics and `rivulet explain` show their names.
+        /// The reason for a packet's drop. Every drop is counted under one of these; reports,
+        /// metrics and `rivulet explain` show their names.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
         #[repr(u8)]
         pub enum DropReason { $($(#[doc = $doc])+ $variant,)+ }
@@ -142,7 +142,7 @@ reasons! {
     NatUntranslated = "nat-untranslated",
     /// NAT: hairpinning is disabled by the policy.
     NatHairpin = "nat-hairpin",
-    /// NAT: an ICMP error whose embedded packet cannot be translated.
+    /// NAT: an ICMP error with an embedded packet that cannot be translated.
     NatIcmpEmbedded = "nat-icmp-embedded",
     /// NAT: the packet must not open a flow (a TCP packet without SYN, RFC 7857 2).
     NatNotOpening = "nat-not-opening",
@@ -233,8 +233,7 @@ reasons! {
     /// Tunnel: the path was congested, and the packet cannot carry the congestion mark (RFC 6040
     /// 4.2).
     TunnelCongestion = "tunnel-congestion",
-    /// Tunnel: the packet came from outside without a tunnel, and the policy does not forward such
-    /// packets.
+    /// Tunnel: a packet from outside without a tunnel, which the policy does not forward.
     TunnelOther = "tunnel-other",
     /// Tunnel: a keepalive of the other end; the tunnel answered it.
     TunnelAnswered = "tunnel-answered",

@@ -107,8 +107,8 @@ impl Packet {
         set_end(data, meta, end, to)
     }
 
-    /// Rewrites address and port of one end of the packet quoted in this ICMP error, its checksums
-    /// as far as they are quoted, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
+    /// Rewrites address and port of one end of the packet quoted in this ICMP error, its quoted
+    /// checksums, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
     pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         if (meta.version == 4) != to.addr.is_v4() || meta.class != PacketClass::IcmpError {
@@ -121,8 +121,7 @@ impl Packet {
     }
 
     /// Inserts `header` between the link layer and the outermost IP header. It begins with an IP
-    /// header of `version`, whose length and checksum fields must be valid (see
-    /// [`Packet::ip_len`]).
+    /// header of `version` with valid length and checksum fields (see [`Packet::ip_len`]).
     pub fn encap_bytes(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         let l2 = self.meta().outer_l3 as usize;
         if self.meta().class == PacketClass::NotIp || l2 >= self.len() {
@@ -495,7 +494,7 @@ fn set_embedded(data: &mut [u8], meta: &Meta, end: End, to: Endpoint) -> Result<
     Ok(())
 }
 
-/// Changes the headers within a tunnel whose UDP header has a checksum, and updates that checksum.
+/// Changes the headers within a tunnel that has a UDP checksum, and updates that checksum.
 #[cold]
 pub(crate) fn inside_checksummed_tunnel(
     data: &mut [u8],
@@ -554,7 +553,7 @@ fn set_network_protocol(data: &mut [u8], meta: &Meta, version: u8) -> Result<(),
                 _ => {}
             }
         }
-        // The systems differ on IPv6: a family that says it already stays.
+        // Systems have different numbers for IPv6: a number that already means it stays.
         LinkType::Null | LinkType::Loop if parse::family(data) == Some(version) => {}
         LinkType::Null | LinkType::Loop => {
             let big_endian = meta.link == LinkType::Loop || data.first() == Some(&0);

@@ -6,7 +6,7 @@
 //! whatever the bytes. Setters come with mutable bytes. Each view's whole-byte fields are declared
 //! in one table, `view!`, which is the header's layout.
 //!
-//! A **value** (`Repr`) holds what a header says. `parse` takes it from a checked view, `emit`
+//! A **value** (`Repr`) holds a header's contents. `parse` takes it from a checked view, `emit`
 //! writes it to a buffer of `buffer_len` bytes or more; values that a field cannot hold are
 //! refused, never cut.
 //!
@@ -34,9 +34,9 @@
 //! | | [`gtpu`] | GTP-U version 1, its extension headers | |
 //!
 //! Walks are bounded, by the bytes they walk over and by a named constant. An error ends a walk,
-//! but for a TCP option of a known kind with a foreign length, which the walk can get past. IPv4,
-//! IPv6 and UDP packets that may have been cut off (in ICMP errors, captures, fragments) are
-//! wrapped with `new_checked_header`.
+//! except for a TCP option of a known kind with a foreign length, which the walk skips. IPv4, IPv6
+//! and UDP packets that may have been cut off (in ICMP errors, captures, fragments) are wrapped
+//! with `new_checked_header`.
 //!
 //! Checksums are computed on request: `verify_checksum` and `fill_checksum`, with [`IpAddresses`]
 //! where a pseudo-header is covered. To keep one up to date while fields change, see

@@ -1,4 +1,4 @@
-//! All available captures: nothing panics, and the flows are those that another program counted.
+//! All available captures: nothing panics, and the number of flows is that of another program.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -66,8 +66,7 @@ fn count(path: &Path) -> Counted {
     counted
 }
 
-/// Checks for packets in which the manifest's program does not find IP: rarer link types, and LLC
-/// in Ethernet.
+/// Checks for packets without IP for the manifest's program: rarer link types, and LLC in Ethernet.
 fn is_unknown_to_the_manifest(packet: &Packet) -> bool {
     let is_length = |data: &[u8]| data.get(12..14).is_some_and(|word| word[0] < 6);
     match packet.meta().link {

@@ -3,7 +3,7 @@
 use packet::{FlowHasher, Packet, Parser, parse};
 use proptest::prelude::*;
 
-/// A common frame, except for a few bytes.
+/// Returns a common frame, except for a few bytes.
 fn frame() -> impl Strategy<Value = Vec<u8>> {
     let tail = prop::collection::vec(any::<u8>(), 0..80);
     let changes = prop::collection::vec((0usize..60, any::<u8>()), 0..3);

@@ -57,7 +57,7 @@ fn holds(packet: &Packet) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Bytes that are a frame of some kind, or nearly.
+/// Generates bytes that are a frame of some kind, or nearly.
 fn frames() -> impl Strategy<Value = (LinkType, Vec<u8>)> {
     let link = prop::sample::select(LINKS.to_vec());
     let noise = prop::collection::vec(any::<u8>(), 0..200);
@@ -78,7 +78,7 @@ fn frames() -> impl Strategy<Value = (LinkType, Vec<u8>)> {
     ]
 }
 
-/// A link type with its headers before IPv4 and IPv6.
+/// Returns a link type with its headers before IPv4 and IPv6.
 fn link_header() -> impl Strategy<Value = (LinkType, Vec<u8>, Vec<u8>)> {
     let ether = |tags: &[u8], kind: [u8; 2]| [&[2; 12][..], tags, &kind].concat();
     let (v4, v6) = ([0x08, 0x00], [0x86, 0xdd]);
@@ -98,7 +98,7 @@ fn link_header() -> impl Strategy<Value = (LinkType, Vec<u8>, Vec<u8>)> {
     ])
 }
 
-/// IP packets: transports, ICMP errors, and tunnels around other IP packets.
+/// Generates IP packets: transports, ICMP errors, and tunnels around other IP packets.
 fn network() -> impl Strategy<Value = Vec<u8>> {
     let transport = prop_oneof![
         (any::<[u16; 2]>(), prop::collection::vec(any::<u8>(), 0..20))
@@ -159,7 +159,8 @@ fn ip(v6: bool, protocol: u8, body: &[u8]) -> Vec<u8> {
     [&[0x45, 0, high, low, 0, 1, 0, 0, 64, protocol, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2][..], body].concat()
 }
 
-/// The bytes of a frame that etherparse builds: Ethernet, perhaps tagged, and any transport.
+/// Returns the bytes of a frame that etherparse builds: Ethernet, perhaps tagged, and any
+/// transport.
 fn built() -> impl Strategy<Value = Vec<u8>> {
     let v4 = (any::<[u8; 4]>(), any::<[u8; 4]>());
     let v6 = (any::<[u8; 16]>(), any::<[u8; 16]>());

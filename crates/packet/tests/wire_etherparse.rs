@@ -188,7 +188,7 @@ fn agree_on_transport(bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// etherparse stops at the first option that is unknown or malformed.
+/// Compares the options; etherparse stops at the first unknown or malformed one.
 fn agree_on_tcp_options(ours: &tcp::Packet<&[u8]>, theirs: &TcpHeaderSlice<'_>) -> Outcome {
     let mut options = ours.options();
     for option in theirs.options_iterator() {
@@ -223,7 +223,7 @@ fn agree_on_tcp_options(ours: &tcp::Packet<&[u8]>, theirs: &TcpHeaderSlice<'_>) 
     Ok(())
 }
 
-/// A valid frame that etherparse built, with the offsets of its headers.
+/// Generates a valid frame, built by etherparse, with the offsets of its headers.
 fn frames() -> impl Strategy<Value = (Vec<u8>, Vec<usize>)> {
     let options = vec![
         TcpOptionElement::MaximumSegmentSize(1460),

@@ -9,7 +9,7 @@ use views::read_everything;
 #[path = "support/views.rs"]
 mod views;
 
-/// First bytes that pass the checks of a version, so that random bytes reach further.
+/// Generates first bytes that pass the checks of a version, so that random bytes reach further.
 fn first_bytes() -> impl Strategy<Value = Vec<u8>> {
     prop::sample::select(vec![
         vec![],
@@ -25,7 +25,7 @@ fn first_bytes() -> impl Strategy<Value = Vec<u8>> {
     ])
 }
 
-/// Valid packets: a value of each kind, emitted.
+/// Returns valid packets: a value of each kind, emitted.
 fn valid_packets() -> Vec<Vec<u8>> {
     let v6 = IpAddresses::V6 { source: [1; 16].into(), destination: [2; 16].into() };
     let mac = MacAddress([2; 6]);

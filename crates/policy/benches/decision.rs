@@ -1,6 +1,6 @@
 //! Lookup of the first filter that a packet passes: `cargo bench -p policy --bench decision`.
 //!
-//! Edges out of one node, each with an address prefix and a port, and a last one that takes the
+//! Edges out of one node, each with an address prefix and a port, and a last edge that takes the
 //! rest. Compiled and tested one by one, interleaved; medians of rounds.
 
 use std::hint::black_box;

@@ -45,12 +45,12 @@ pub struct NfFacts {
     pub sources: Option<(FilterAddressSet, Span)>,
 }
 
-/// Facts about the addresses behind a port, as far as its configuration says.
+/// The addresses at a port that its configuration states.
 #[derive(Clone, Debug, Default)]
 pub struct PortFacts {
-    /// Addresses behind it.
+    /// Addresses of hosts at the port.
     pub behind: FilterAddressSet,
-    /// Addresses that are not behind it: packets from them are forged.
+    /// Addresses of no host at the port: packets from them are forged.
     pub elsewhere: FilterAddressSet,
 }
 
@@ -68,8 +68,8 @@ impl Policy {
     /// those of each of [`Policy::ports`].
     ///
     /// Finds edges that no packet takes, packets that no edge takes, attributes that are read
-    /// before they are set or that nobody sets, ports whose packets cannot be answered, and NFs
-    /// that drop packets from behind a port.
+    /// before they are set or that nothing sets, ports without a way for answers, and NFs that drop
+    /// packets from a port's hosts.
     pub fn analyse(&self, facts: &[NfFacts], ports: &[PortFacts]) -> Analysis {
         let graph = self.graph();
         let mut analyser = Analyser {
@@ -112,7 +112,7 @@ struct Analyser<'p> {
     is_complete: bool,
     /// Edges of visited nodes.
     edges: BTreeMap<EdgeId, EdgeState<'p>>,
-    /// The `<->` by which packets of new flows get to a port, or to `Drop`, in reverse.
+    /// The `<->` on the paths of new flows' packets to a port, or to `Drop`, in reverse.
     reverse: BTreeSet<Span>,
     /// Nodes where a packet finds no edge, with the packet.
     unmatched: BTreeMap<Node, Fields>,
@@ -120,7 +120,7 @@ struct Analyser<'p> {
     early: BTreeMap<(EdgeId, String), (bool, &'p Edge)>,
     /// Edges without a way back, by the ports of the path, with a packet that takes it.
     one_way: BTreeMap<(usize, usize), (&'p Edge, Fields)>,
-    /// Packets from behind a port that an NF does not let pass, by port and NF.
+    /// Packets from a port's hosts that an NF drops, by port and NF.
     strangers: BTreeMap<(usize, usize), Fields>,
 }
 
@@ -148,7 +148,8 @@ struct Visit<'p> {
 }
 
 impl Visit<'_> {
-    /// A visit to a port whose packets may have the attributes of these NFs and external nodes.
+    /// Creates a visit to a port. Its packets may have the attributes of these NFs and external
+    /// nodes.
     fn at_port(port: usize, owners: Vec<usize>) -> Self {
         Visit {
             port,
@@ -201,9 +202,8 @@ impl<'p> Analyser<'p> {
         }
     }
 
-    /// Returns the condition that the packet is from an address that may be behind its port, if
-    /// others are not: their packets are forged. Of a source that an NF may have written, nothing
-    /// is known.
+    /// Returns the condition that the packet's source may be at its port, if some addresses cannot
+    /// be: packets from them are forged. `None` if an NF may have written the source.
     fn is_from_port(&self, visit: &Visit<'p>) -> Option<Formula> {
         let elsewhere = &self.ports.get(visit.port)?.elsewhere;
         let is_written = visit.history.writes.contains_key(&FilterField::Address(FilterSide::Src));
@@ -288,8 +288,8 @@ impl<'p> Analyser<'p> {
         self.graph.edges(edge.to, None).any(|back| back.to == edge.from && back.span == edge.span)
     }
 
-    /// Notes that no packet of this visit takes the edge, and which edge before it takes those that
-    /// pass its filter.
+    /// Notes that no packet of this visit takes the edge, and which earlier edge takes the packets
+    /// that pass its filter.
     fn note_untaken(&mut self, visit: &Visit<'p>, edge: &'p Edge, before: &[&'p Edge]) {
         let id = (edge.from, edge.span);
         if self.edges.contains_key(&id) {
@@ -320,8 +320,8 @@ impl<'p> Analyser<'p> {
         self.edges.insert(id, EdgeState::Untaken { edge, hidden, is_pointless });
     }
 
-    /// Notes a packet from behind the port that comes to an NF, and whose source the NF drops. Of
-    /// sources that an NF before it may have written, nothing is known.
+    /// Notes a packet from a port's host that reaches an NF and is dropped there for its source.
+    /// Ignores sources that an earlier NF may have written.
     fn note_strangers(&mut self, visit: &Visit<'p>, nf: usize, conditions: &[Formula]) {
         let expected = self.facts.get(nf).and_then(|facts| facts.sources.as_ref());
         let (Some((expected, _)), Some(port)) = (expected, self.ports.get(visit.port)) else { return };

@@ -24,14 +24,14 @@ use crate::value::Value;
 /// Limit on the ports and NFs of a policy.
 pub const NODES_MAX: usize = 4096;
 
-/// The parts of a policy, as far as they passed the checks.
+/// The parts of a policy that passed the checks.
 pub(crate) struct Checked {
     pub ports: Vec<Port>,
     pub nfs: Vec<Nf>,
     pub externals: Vec<ExternalNode>,
     pub settings: Value,
     pub pipelets: Vec<Pipelet>,
-    /// The filter passed beside the policy.
+    /// The filter passed in addition to the policy.
     pub filter: Option<Filter>,
     /// Names of values.
     pub value_names: Vec<String>,
@@ -212,7 +212,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The ports and NFs so far; an external node counts as two ports.
+    /// Returns the number of ports and NFs so far; an external node counts as two ports.
     fn nodes(&self) -> usize {
         self.ports.len() + self.nfs.len() + 2 * self.externals.len()
     }

@@ -1,8 +1,8 @@
-//! A list of filters, compiled: which one of them is the first that a packet passes.
+//! A list of filters, compiled: finds the first filter that a packet passes.
 //!
 //! Each filter becomes a disjunction of terms; a term has a set of values for each field. Terms are
-//! numbered in the order of their filters. For each field, its values fall into intervals in which
-//! the same terms hold: a bit set each. A lookup finds the interval of each field by binary search,
+//! numbered in the order of their filters. For each field, its values fall into intervals with the
+//! same matching terms: a bit set each. A lookup finds the interval of each field by binary search,
 //! intersects the bit sets, and takes the first bit. Conditions on attributes are checked for the
 //! terms that are left.
 //!

@@ -2,7 +2,7 @@
 //!
 //! An external node is two ports that the runtime makes itself. Forward edges into `squid` end at
 //! its port `squid.inside`, and those out of it begin at `squid.outside`; reverse edges the other
-//! way round. So a path ends at the program, and a new one begins behind it. Attributes of packets
+//! way round. So a path ends at the program, and a new one begins after it. Attributes of packets
 //! travel to the program and back by a tag, if the node has a carrier for it (E24).
 
 use crate::pipelet::{EdgeDirection, Node, NodeAttribute};
@@ -59,7 +59,7 @@ impl TagCarrier {
 /// The way packets reach the program of an external node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExternalKind {
-    /// An unmodified program, in a network namespace of its own behind veth pairs.
+    /// An unmodified program, connected by veth pairs, in a network namespace of its own.
     Legacy,
     /// A program that shares packet memory with Rivulet: memif.
     Native,

@@ -44,7 +44,7 @@ pub enum Filter {
     /// set it.
     Attribute {
         /// Instances that may have set the attribute, as indices in [`crate::Policy::nfs`], or
-        /// behind those, in [`crate::Policy::externals`]; any suffices.
+        /// after those, in [`crate::Policy::externals`]; any suffices.
         nfs: Arc<[usize]>,
         /// The attribute.
         name: String,

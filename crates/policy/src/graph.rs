@@ -1,8 +1,8 @@
 //! The graph of a policy: its pipelets, merged.
 //!
 //! All pipelets share their nodes. The edges of a node are tried in the order of the text, across
-//! pipelets, and the first one whose filter holds takes the packet (E2, E3). A packet that entered
-//! on a forward edge takes forward edges only, and likewise in reverse.
+//! pipelets, and a packet takes the first one with a filter that it passes (E2, E3). A packet that
+//! entered on a forward edge takes forward edges only, and likewise in reverse.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::policy::Policy;
 /// The merged pipelets of a policy.
 #[derive(Clone, Debug)]
 pub struct PolicyGraph<'p> {
-    /// Edges of each node, in the order in which they are tried.
+    /// Edges of each node, in the order of their tests.
     edges: BTreeMap<Node, Vec<&'p Edge>>,
 }
 
@@ -51,8 +51,8 @@ impl Policy {
 }
 
 impl<'p> PolicyGraph<'p> {
-    /// Returns the edges by which packets leave a node, in the order in which they are tried: at a
-    /// port, where packets enter, those of both directions.
+    /// Returns the edges out of a node, in the order of their tests: at a port, where packets
+    /// enter, edges of both directions.
     pub fn edges(&self, node: Node, direction: Option<EdgeDirection>) -> impl Iterator<Item = &'p Edge> + '_ {
         let edges = self.edges.get(&node).into_iter().flatten().copied();
         edges.filter(move |edge| direction.is_none_or(|direction| edge.direction == direction))

@@ -1,4 +1,4 @@
-//! The operator's policy language: NFs, and the order in which packets pass them (E2, E3).
+//! The operator's policy language: NFs, and the order of their processing (E2, E3).
 //!
 //! `docs/policy.md` is the reference.
 //!

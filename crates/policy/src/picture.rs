@@ -1,7 +1,7 @@
 //! Pictures of a policy's graph, for people: as text and as SVG.
 //!
-//! Only forward edges are drawn; one with a way back has two heads. A port that packets enter by is
-//! on the left, one that they leave by on the right; so a port may be drawn twice.
+//! Only forward edges are drawn; an edge with a way back has two heads. Ports where packets enter
+//! are on the left, ports where they leave on the right; so a port may be drawn twice.
 
 mod svg;
 
@@ -12,9 +12,9 @@ use crate::pipelet::{Edge, EdgeDirection, Node};
 use crate::policy::Policy;
 
 impl Policy {
-    /// Returns the graph as text: each node with its edges, in the order in which they are tried.
-    /// `notes` has texts beside the edges, in the order of
-    /// [`all_edges`](crate::PolicyGraph::all_edges); there may be fewer.
+    /// Returns the graph as text: each node with its edges, in the order of their tests. `notes`
+    /// has texts at the edges, in the order of [`all_edges`](crate::PolicyGraph::all_edges); there
+    /// may be fewer.
     pub fn graph_text(&self, notes: &[String]) -> String {
         let drawing = Drawing::new(self, notes);
         let mut text = String::new();
@@ -45,7 +45,7 @@ impl Policy {
 struct Drawing {
     /// In the order of their ranks.
     nodes: Vec<DrawnNode>,
-    /// In the order in which the edges of a node are tried.
+    /// The edges of a node are in the order of their tests.
     edges: Vec<DrawnEdge>,
 }
 
@@ -69,7 +69,7 @@ struct DrawnEdge {
     from: usize,
     to: usize,
     filter: Option<String>,
-    /// A text beside it: of the edge, and of the one back.
+    /// A text at the edge: of the edge, and of the one back.
     note: Option<String>,
     is_both_ways: bool,
 }
@@ -79,7 +79,7 @@ struct DrawnEdge {
 enum End {
     Entry(usize),
     Inner(Node),
-    /// An external node, whose two ports are drawn as one: an index in [`Policy::externals`].
+    /// An external node, with two ports drawn as one: an index in [`Policy::externals`].
     External(usize),
 }
 

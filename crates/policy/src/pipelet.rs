@@ -36,7 +36,7 @@ pub struct Nf {
     pub span: Span,
     /// Position of the type.
     pub type_span: Span,
-    /// Attributes that a program sets to which the instance delivers streams.
+    /// Attributes that the program sets, if the instance delivers streams.
     pub sets: Vec<NodeAttribute>,
 }
 
@@ -100,7 +100,7 @@ pub enum Node {
 }
 
 /// The direction of an edge: `a <-> b` is a forward edge from a to b and a reverse edge from b to
-/// a. Packets stay on edges of the direction by which they entered.
+/// a. Packets stay on edges of their first direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum EdgeDirection {
     /// As written.

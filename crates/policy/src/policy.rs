@@ -16,7 +16,7 @@ use crate::suggest::similar;
 use crate::token::is_name;
 use crate::value::{ConfigFault, Value};
 
-/// An operator's policy: NFs, and the order in which packets pass them (E2, E3).
+/// An operator's policy: NFs, and the order of their processing (E2, E3).
 #[derive(Clone, Debug)]
 pub struct Policy {
     /// Ports in the order of the text, then those of external nodes.

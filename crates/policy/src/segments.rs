@@ -13,8 +13,8 @@ impl Policy {
         self.externals.iter().find(|node| [node.inside, node.outside].contains(&port))
     }
 
-    /// Returns the ports of the text whose packets come to this node on forward edges, also through
-    /// other external nodes, as indices in [`Policy::ports`].
+    /// Returns the ports of the text with a path of forward edges to this node, also through other
+    /// external nodes, as indices in [`Policy::ports`].
     pub fn ports_before(&self, node: &ExternalNode) -> Vec<usize> {
         let edges = || self.pipelets.iter().flat_map(|pipelet| &pipelet.edges);
         let mut reached = vec![Node::Port(node.inside)];
@@ -70,12 +70,12 @@ impl Policy {
 }
 
 impl Policy {
-    /// Returns pairs of ports whose packets come to the same port, a third one, by different NFs
-    /// with one of this type on each way. The networks behind the two may overlap.
+    /// Returns pairs of ports with paths to the same third port, by different NFs with one of this
+    /// type on each path. The networks of the two may overlap.
     pub fn ways_apart(&self, nf_type: &str) -> Vec<[usize; 3]> {
         let edges = || self.pipelets.iter().flat_map(|pipelet| &pipelet.edges);
         let forward = || edges().filter(|edge| edge.direction == EdgeDirection::Forward);
-        // By port: the NFs that packets come to from there, and the ports.
+        // By port: the NFs and ports on the paths from there.
         let reached = |port: usize| {
             let mut reached = vec![Node::Port(port)];
             let mut at = 0;

@@ -69,7 +69,7 @@ impl SourceMap {
         self.get(id).map_or("", |s| &s.name)
     }
 
-    /// Returns the texts of all files, in the order in which they were read.
+    /// Returns the texts of all files, in the order of reading.
     pub fn texts(&self) -> impl Iterator<Item = &str> {
         self.0.iter().map(|source| source.text.as_str())
     }

@@ -304,7 +304,7 @@ impl<'a> Lexer<'a> {
     }
 }
 
-/// Returns the length in bytes of the longest prefix of `text` whose characters all pass.
+/// Returns the length in bytes of the longest prefix of `text` with only characters that pass.
 fn run(text: &str, pass: impl Fn(char) -> bool) -> usize {
     text.find(|c| !pass(c)).unwrap_or(text.len())
 }

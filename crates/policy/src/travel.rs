@@ -1,5 +1,5 @@
-//! Attributes that travel to the programs of external nodes and back (E24): those that filters
-//! behind a node read and that NFs before it set, and those that its program sets.
+//! Attributes that travel to the programs of external nodes and back (E24): attributes that earlier
+//! NFs set and later filters read, and attributes that the program sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,15 +17,14 @@ pub struct TravellingAttribute {
     pub name: String,
     /// Its bits, if a program sets it; an NF's descriptor has those of others.
     pub bits: Option<u8>,
-    /// True for packets on forward edges, and for those on reverse edges, if filters behind the
-    /// node read it.
+    /// By direction, forward and reverse: whether filters after the node read it.
     pub ways: [bool; 2],
 }
 
 const DIRECTIONS: [EdgeDirection; 2] = [EdgeDirection::Forward, EdgeDirection::Reverse];
 
 impl Policy {
-    /// Returns the name of what sets an attribute: an index in [`Policy::nfs`], or behind those, in
+    /// Returns the name of what sets an attribute: an index in [`Policy::nfs`], or after those, in
     /// [`Policy::externals`].
     pub fn owner_name(&self, owner: usize) -> &str {
         let nf = self.nfs.get(owner).map(|nf| nf.name.as_str());
@@ -33,8 +32,8 @@ impl Policy {
         nf.or(node.map(|node| node.name.as_str())).unwrap_or_default()
     }
 
-    /// Returns the attributes that travel through a node: those that its program sets, in the order
-    /// of the text, then others in the order of their NFs and names. None without `tags`.
+    /// Returns the attributes that travel through a node: first the attributes of its program, in
+    /// the order of the text, then others in the order of their NFs and names. None without `tags`.
     pub fn travelling(&self, node: &ExternalNode) -> Vec<TravellingAttribute> {
         if node.tags == TagCarrier::None {
             return Vec::new();
@@ -123,7 +122,7 @@ impl Policy {
         owners
     }
 
-    /// Returns the attributes that filters read behind a node, also behind further nodes that tags
+    /// Returns the attributes that filters read after a node, also after further nodes that tags
     /// pass.
     fn read_behind(&self, node: &ExternalNode, direction: EdgeDirection) -> BTreeSet<(usize, &str)> {
         let (mut read, mut reached) = (BTreeSet::new(), vec![node.source(direction)]);

@@ -1,5 +1,5 @@
 //! Checks of graphs, each with its witness packet.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use policy::{
     Analysis, DiagnosticSeverity, Fields, FilterAddressSet, FilterField, FilterNumberField, Nf, NfFacts,
@@ -194,7 +194,7 @@ fn one_way_paths_are_found() {
     assert_found("pipelet { lan <-> f; f -> wan; wan -> Drop; }", &["cannot be answered"]);
 }
 
-/// The servers behind `dmz` are in 192.0.2.0/24, and nobody else is.
+/// The servers at `dmz` are exactly 192.0.2.0/24.
 #[test]
 fn packets_from_elsewhere_are_not_missed() {
     let servers = "192.0.2.0/24".parse::<policy::Prefix>().unwrap().bounds();
@@ -218,7 +218,7 @@ fn packets_from_elsewhere_are_not_missed() {
     }
 }
 
-/// The clients behind `lan` are in 10.0.0.0/8; the NAT translates those of 10.1.0.0/16.
+/// The clients at `lan` are in 10.0.0.0/8; the NAT translates those of 10.1.0.0/16.
 #[test]
 fn nfs_that_drop_addresses_behind_a_port_are_found() {
     let set = |text: &str| {
@@ -304,7 +304,7 @@ fn hostile_graphs_are_analysed_in_part() {
     text += "}";
     let policy = Policy::read("p.rvl", &text, &mut |_| Err(String::new())).unwrap();
     assert!(!analyse(&policy).is_complete);
-    // A thousand edges, of which the last is never taken.
+    // A thousand edges; the last is never taken.
     let mut text = "Port<0> lan; FW f;\npipelet {\n".to_owned();
     text.extend((0..1000).map(|port| format!("lan [dst port {port}] -> f;\n")));
     text += "lan [dst port 500 && tcp] -> f; lan -> Drop; f -> Drop; }";

@@ -1,5 +1,5 @@
 //! Compiled filters against the filters as they are written.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
 //! External nodes: their ports, the edges that reach them, and the segments between them (E2).
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use policy::{EdgeDirection, ExternalKind, NfFacts, Node, Policy};
 
@@ -96,7 +96,7 @@ fn attributes_that_filters_behind_a_node_read_travel() {
             // The other direction's filters at `b` read it before `x`.
             (Some(1), forth, named("x", "safe")),
             (None, forth, named("m", "tenant")),
-            // `g` is behind the node: what it sets does not pass `x` in this direction.
+            // `g` is after the node: what it sets does not pass `x` in this direction.
             (None, forth, named("f", "safe")),
         ]
     );

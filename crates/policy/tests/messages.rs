@@ -1,4 +1,4 @@
-//! Error messages that operators see: each `errors/*.rvl` against the `.txt` beside it. With
+//! Error messages that operators see: each `errors/*.rvl` against the `.txt` of its name. With
 //! `RIVULET_BLESS=1` in the environment the `.txt` files are written instead.
 
 use std::fs;

@@ -1,5 +1,5 @@
 //! Pictures of graphs.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use policy::Policy;
 

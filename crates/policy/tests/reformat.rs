@@ -1,5 +1,5 @@
 //! The formatter of policies.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use policy::{reformat, syntax};
 

@@ -20,14 +20,15 @@
 //! [`Release`]: crate::message::FromDispatcher::Release
 
 mod assign;
+mod clock;
 mod config;
 mod counters;
-mod evacuate;
+mod demand;
 mod evacuation;
+mod fleet;
 mod flow;
 mod flowlet;
 mod flows;
-mod group_moves;
 mod groups;
 mod key;
 mod load;
@@ -36,15 +37,17 @@ mod loads;
 mod lost_flows;
 mod machine;
 mod membership;
-mod operate;
+mod migrations;
+mod output;
 mod owner_column;
+mod owners;
+mod placement;
 mod provisioning;
 mod relief;
-mod relieve;
-mod route;
 mod rss;
 mod sampler;
-mod scale;
+mod scaling;
+mod step;
 mod sweep;
 mod units;
 
@@ -54,12 +57,15 @@ pub use config::{
     WhenFlowsFull,
 };
 pub use counters::Counters;
-pub use evacuate::{FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
+pub use evacuation::{FLOWS_SCANNED_PER_BUCKET, MOVES_PER_BUCKET};
 pub use flows::{AliasChange, AliasConflict, FlowGuess};
 pub use lost_flows::{LOST_FLOWS_MAX, LostFlow};
-pub use machine::{Dispatched, Dispatcher, DispatcherOutput, NumberedPacket, PacketArrival};
-pub use operate::{FlowStatus, MigrateError, MigratedFlow, UnitRefused};
-pub use scale::DRAIN_BELOW;
+pub use machine::Dispatcher;
+pub use membership::{Membership, UnitRefused};
+pub use migrations::{MigrateError, MigratedFlow, Migrations};
+pub use output::{Dispatched, DispatcherOutput, NumberedPacket, PacketArrival};
+pub use owners::{Aliases, FlowStatus, OwnersView};
+pub use scaling::DRAIN_BELOW;
 pub use sweep::FORGOTTEN_PER_BUCKET;
 pub use units::{UnitState, UnitStatus};
 

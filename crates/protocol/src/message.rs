@@ -6,20 +6,13 @@
 //! flow's packets (their [`seq`]) and its owners (their [`epoch`]), and stamps each packet with
 //! both ([`Stamp`]). When the owner changes from X to Y:
 //!
-//! ```text
-//! dispatcher           X (owner in epoch e)                Y (owner in epoch e + 1)
-//!   | packet c-1, e  ->  |                                    |
-//!   | Release e+1, c-1 ->| no packet of epoch e follows       |
-//!   | packet c, e+1, previous X  --------------------------> | has the state up to c-1 (a replica)?
-//!   |                    |                                    | processes the packet
-//!   |                    | <-------------- Pull e+1, c-1 ---- | else: keeps it pending, and pulls
-//!   |                    | once c-1 is processed or lost      |
-//!   |                    | --------------- State e+1 -----> | processes pending packets
-//!   |                    | <----------- StateAck e+1 -------- |
-//!   |                    | keeps a tombstone: forwards late packets
-//! ```
+//! - X gets a `Release` after its last packet;
+//! - Y gets packets that name X and the last seq before them: it continues with a replica, or pulls
+//!   the state;
+//! - X hands the state over once it has processed that seq, and keeps a tombstone.
 //!
-//! The release repeats what X's own packets name: all of them may be lost.
+//! The release repeats what X's own packets name: all of them may be lost. `docs/protocol.md` shows
+//! each exchange, and the consequence of each loss.
 //!
 //! Every step is idempotent under (flow, epoch), so it may be repeated and overtaken. Messages
 //! between units may be lost: a `Pull` is retransmitted until the state arrives, a `State` until it
@@ -29,14 +22,24 @@
 //! [`seq`]: Stamp::seq
 //! [`epoch`]: Stamp::epoch
 
+mod declare;
 mod delta;
+mod from_dispatcher;
+mod from_peer;
+mod from_unit;
 mod ids;
+mod record;
 mod stamp;
-mod variants;
+mod unit_message;
 mod watermark;
 
+pub use declare::{Lane, MessageField, MessageInfo, losses_table, messages_table};
 pub use delta::{CHANGING_MAX, DamagedDelta, StateDelta, Version};
+pub use from_dispatcher::FromDispatcher;
+pub use from_peer::FromPeer;
+pub use from_unit::FromUnit;
 pub use ids::{Epoch, FlowId, UnitId};
+pub use record::{FlowRecord, RefuseReason};
 pub use stamp::{Handover, ReplicaTargets, Stamp, TARGETS_MAX};
-pub use variants::{FlowRecord, FromDispatcher, FromPeer, FromUnit, Lane, RefuseReason, UnitMessage};
+pub use unit_message::UnitMessage;
 pub use watermark::{AHEAD_MAX, SeqOutcome, Watermark};

@@ -1,15 +1,15 @@
 //! Costs of passing work between threads: `cargo bench -p runtime --bench threads`.
 //!
-//! - *ring hop*: half the time in which a packet's entry goes through a ring to another thread and
-//!   back. Beside it, the same for a single word, which is the machine's own latency and depends on
-//!   the placement of its cores.
-//! - *state transfer*: time from a pull to the arrival of the state, for a flow whose packets
+//! - *ring hop*: half the round-trip time of a packet's entry through a ring to another thread.
+//!   Next to it, the same for a single word: the machine's own latency, which depends on the
+//!   placement of its cores.
+//! - *state transfer*: time from a pull to the arrival of the state, for a flow with packets that
 //!   alternate between two units.
 //! - *throughput*: the same packets, a million per second, on one thread and with units on other
 //!   threads. Rounds are interleaved.
 //!
 //! Spinning threads need a core each; with fewer cores this measures the scheduler.
-#![allow(clippy::unwrap_used)] // A measurement that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A measurement fails by panicking.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -147,7 +147,7 @@ fn monitor() -> Assembly {
     assembly("Port<0> a; Port<1> b; Monitor m {}; pipelet { a <-> m <-> b; }")
 }
 
-/// Packets of one flow, each of which goes to the other unit.
+/// Packets of one flow; each goes to the other unit.
 fn state_transfer(packets: u64) -> Report {
     let mut runner = on_threads(monitor, config(Granularity::Packet, 2));
     let profile =

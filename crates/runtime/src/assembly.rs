@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 
-use graph::{Graph, Options, Topology, TopologyError};
+use graph::{Branches, Graph, Options, Topology, TopologyError};
 use nf::stage::{LoadError, Stage};
 use nf::{AFFINITY_GROUPS, MakeError, OwnedAddresses, Registry, Setup};
 use packet::{FlowKey, Side};
@@ -43,8 +43,8 @@ pub struct Assembly {
 }
 
 impl Assembly {
-    /// Hides the seed from the report, unless the policy names it. Who knows the seed can choose
-    /// packets whose flows collide in hash tables.
+    /// Hides the seed from the report, unless the policy names it. With the seed one could choose
+    /// packets that collide in hash tables.
     pub fn hide_seed(&mut self) {
         self.shows_seed = self.seed_is_named;
     }
@@ -80,14 +80,14 @@ impl Assembly {
 
     /// Returns the addresses that NFs own on the side of a port.
     pub(crate) fn owned_at<'a>(&'a self, port: &'a PortEntry) -> impl Iterator<Item = &'a OwnedAddresses> {
-        let topology = self.graph.topology().map(|(topology, _)| topology);
+        let topology = self.graph.branches().map(Branches::topology);
         let owned = self.graph.stages().iter().enumerate();
         let owned = owned.flat_map(|(stage, entry)| entry.shared().owned.iter().map(move |of| (stage, of)));
         owned
             .filter(move |&(stage, owned)| match (topology, owned.side) {
                 (None, None) => true,
                 (Some(topology), None) => topology.leads(port.first, stage),
-                // Packets towards a side come from the other one.
+                // Packets towards a side enter at the other one.
                 (Some(topology), Some(side)) => topology.reaches(stage, side.other(), port.first),
                 (None, side) => port.side == side,
             })
@@ -125,8 +125,7 @@ pub fn assemble_for_cluster(
     assemble_with(policy, registry, (settings, wrong), (seed, cycles), 1)
 }
 
-/// Assembles one of `parts` equal parts of a policy, whose graph has room for its share of the
-/// flows.
+/// Assembles one of `parts` equal parts of a policy: its graph has room for its share of the flows.
 ///
 /// # Errors
 /// All errors of the policy, each with its position.
@@ -142,7 +141,7 @@ pub fn assemble_part(
     assemble_with(policy, registry, (settings, wrong), (seed, cycles), parts)
 }
 
-/// Assembles a policy with these settings, in which these faults were found.
+/// Assembles a policy with these settings and the faults found in them.
 fn assemble_with(
     policy: &Policy,
     registry: &Registry<Value>,
@@ -227,7 +226,7 @@ fn assemble_with(
         false => Graph::branching(stages, topology, options),
     };
     let mut graph = graph.map_err(|error| vec![Diagnostic::error(error, policy.pipelets[0].span)])?;
-    graph.set_places(&ports.places());
+    graph.flows_mut().set_places(&ports.places());
     let ports = ports.with_programs(stream_nodes.iter().map(|node| (node.port, node.port_name.clone())));
     let node_states = externals.iter().map(|node| Arc::new(NodeState::new(node))).collect();
     Ok(Assembly {
@@ -265,7 +264,7 @@ fn stream_node(
     Ok((StreamNode::new(&instance.name, port, spec, board), stage))
 }
 
-/// Returns warnings of ports whose networks may overlap, where that would mix their flows.
+/// Returns warnings of ports with networks that may overlap, where that would mix their flows.
 fn overlaps(policy: &Policy, ports: &Ports) -> impl Iterator<Item = String> {
     let entry = |port: usize| ports.number(*policy.ports.get(port)?.numbers.start());
     policy.ways_apart("NAT").into_iter().filter_map(move |[one, other, end]| {
@@ -400,8 +399,8 @@ fn surroundings(policy: &Policy, node: &ExternalNode, ports: &[PortEntry]) -> Su
     }
 }
 
-/// The side of packets that enter by a port, if it is the same for all; none if no edge leaves or
-/// reaches the port.
+/// Returns the side of packets that enter by a port, if all have the same; none if no edge leaves
+/// or reaches the port.
 fn side_of(topology: &Topology, first: u16) -> Option<Option<Side>> {
     if topology.is_line() {
         return topology.side_of_line(first).map(Some);

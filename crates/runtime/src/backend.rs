@@ -6,8 +6,8 @@
 //! | [`Elastic`](crate::elastic::Elastic) | on units that come and go |
 //! | [`Shard`](crate::shards::Shard) | on the calling thread, for one worker's share of the flows |
 //!
-//! All do what a [`Backend`] does. Workers and units are asked for more, and a runner is built with
-//! one or the other: see [`AnyBackend`].
+//! All are a [`Backend`]. Workers and units have further methods, so a runner is built with one or
+//! the other: see [`AnyBackend`].
 
 use std::os::fd::BorrowedFd;
 
@@ -24,12 +24,12 @@ use crate::worker::{SnoopedFrame, WorkerPlace};
 
 /// A way to run a policy's graph.
 ///
-/// Packets that leave, and those that are dropped, are accounted for in the graph or in the report.
+/// Packets that leave or are dropped are accounted for in the graph or in the report.
 pub(crate) trait Backend {
     /// Processes packets in order of arrival and empties the batch.
     fn process(&mut self, batch: &mut Vec<Packet>, core: Core<'_>);
 
-    /// Lets time pass up to `now_ns`: flows expire, and fragments give their buffers back.
+    /// Advances the time to `now_ns`: flows expire, and fragments return their buffers.
     fn handle_timeout(&mut self, now_ns: u64, core: Core<'_>);
 
     /// Returns whether packets are pending: they leave during a later call.
@@ -90,15 +90,15 @@ pub(crate) trait UnitsFigures {
     /// Returns each running unit with its load, as a share of its capacity, and its flows.
     fn unit_loads(&self) -> Vec<(UnitId, f64, u32)>;
 
-    /// Asks other threads for their counters; a later
+    /// Requests the counters of other threads; a later
     /// [`add_to_report`](UnitsFigures::add_to_report) has them.
     fn ask_for_figures(&mut self);
 
     /// Adds everything that the graph of the calling thread has not counted.
     fn add_to_report(&self, report: &mut Report, names: &[String]);
 
-    /// Returns whether packets may leave during a later call than the one that brought them; the
-    /// backend measures their latency then.
+    /// Returns whether packets may leave during a later call; the backend measures their latency
+    /// then.
     fn is_deferred(&self) -> bool;
 
     /// Records the latency of packets that leave now.

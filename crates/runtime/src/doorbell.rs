@@ -50,7 +50,8 @@ impl<W: Waker> Doorbell<W> {
         }
     }
 
-    /// Has the thread woken from now on. It may wait if it finds no work after this call.
+    /// Marks the thread as parked: from now on, a ring wakes it. It may wait if it finds no work
+    /// after this call.
     pub fn park(&self) {
         self.is_parked.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -67,7 +68,7 @@ impl<W: Waker> Doorbell<W> {
 pub(crate) struct ThreadWaker(OnceLock<Thread>);
 
 impl ThreadWaker {
-    /// Makes the calling thread the one that is woken; once.
+    /// Makes the calling thread the thread to wake; once.
     pub fn set_current(&self) {
         let _ = self.0.set(std::thread::current());
     }

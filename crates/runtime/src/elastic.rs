@@ -5,10 +5,10 @@
 //! dispatcher's outputs, applies what units report, and meters intervals. The units are at the
 //! other end of a [`Transport`]: in memory ([`Memory`]) or on threads ([`Rings`]).
 //!
-//! A packet of no known flow may be the answer to an earlier one and go by the alias that this one
-//! created, or be the fragment after it. In a capture it is assigned after all earlier packets have
-//! left. Live, an answer arrives after the packet that it answers has left, with the alias before
-//! it: so first packets wait for nothing, and only fragments do.
+//! A packet of no known flow may be a reply to an earlier packet, found by the alias that this one
+//! created, or a later fragment. In a capture it is assigned after all earlier packets have left.
+//! Live, a reply arrives after the packet that it answers has left, and its alias was reported
+//! before: so first packets need not wait, except for fragments.
 //!
 //! ```text
 //! batch -> classify -> number -> transport -> unit: may it be processed? -> pending -> graph
@@ -64,12 +64,12 @@ pub use crate::units_config::{ALARM_BUCKETS, FLOWS_MAX, UNITS_MAX, UnitsConfig};
 pub use crate::units_error::ElasticError;
 pub use crate::units_report::UnitsReport;
 
-/// Intervals that a run reports: an hour of the usual ones. Then two are merged, and later ones
+/// Limit on reported intervals, an hour of default ones. Then pairs are merged, and later intervals
 /// are twice as long.
 pub const INTERVALS_MAX: usize = 36_000;
 
-/// Packets ahead of which flow state is prefetched: soon enough to arrive in time, late enough not
-/// to evict what is needed first.
+/// Distance in packets at which flow state is prefetched: soon enough to arrive in time, late
+/// enough not to evict what is needed first.
 const AHEAD: usize = 16;
 
 /// Units in the memory of the calling thread.
@@ -92,11 +92,10 @@ pub struct Elastic<T> {
     tally: Tally,
     /// The flow of each packet of a batch, as guessed by its hash.
     guesses: Vec<FlowGuess>,
-    /// Packets of a batch from the first one that does not continue a flowlet.
+    /// Packets of a batch after those that continue flowlets.
     rest: Vec<Packet>,
     outputs: Vec<DispatcherOutput>,
-    /// Fragments whose first fragment has been processed, and packets whose affinity group has
-    /// moved.
+    /// Fragments released by their first fragment, and packets of affinity groups that have moved.
     again: Vec<Packet>,
     waiting: GroupWaiting,
     copying: Copying,
@@ -169,9 +168,9 @@ impl<T: Transport> Elastic<T> {
             intervals.set_ready(0, unit, is_ready(unit));
         }
         let mut dispatcher = Dispatcher::new(dispatcher)?;
-        dispatcher.begin_with(is_ready);
+        dispatcher.membership().begin_with(is_ready);
         if transport.federation().is_some() {
-            dispatcher.note_aliases();
+            dispatcher.aliases().note_changes();
         }
         if transport.barrier().is_some() && config.is_live && config.resets {
             dispatcher.note_lost_flows();
@@ -224,7 +223,7 @@ impl<T: Transport> Elastic<T> {
         self.transport.core().graph.classify(batch, |hash| self.dispatcher.prefetch(hash));
     }
 
-    /// Dispatches a classified batch, and applies what follows from it.
+    /// Dispatches a classified batch, and applies the consequences.
     fn take_batch(&mut self, batch: &mut Vec<Packet>) {
         self.learn_tokens(batch);
         self.dispatch_batch(batch);
@@ -236,7 +235,7 @@ impl<T: Transport> Elastic<T> {
         self.wait_while(Elastic::is_full);
     }
 
-    /// Lets time pass up to `now_ns`.
+    /// Advances the time to `now_ns`.
     fn advance(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         self.handle_timeouts();
@@ -302,7 +301,7 @@ impl<T: Transport> Elastic<T> {
         self.guesses = guesses;
     }
 
-    /// Dispatches packets of which some begin flowlets; `many`, as far as is known.
+    /// Dispatches packets that may begin flowlets; `many` if most are expected to.
     fn dispatch(&mut self, packets: &mut Vec<Packet>, guesses: &[FlowGuess], mut many: bool) {
         let mut packets = packets.drain(..);
         for guesses in guesses.chunks(AHEAD) {
@@ -368,7 +367,7 @@ impl<T: Transport> Elastic<T> {
     fn full_unit_of(&self, packet: &Packet) -> Option<UnitId> {
         let meta = packet.meta();
         let nodes = self.transport.nodes()?;
-        self.dispatcher.owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
+        self.dispatcher.flows().owner(meta.hash, &meta.key).filter(|&unit| nodes.is_unit_full(unit))
     }
 
     /// Drops a packet that its unit cannot take. It has no number yet: no later one waits for it.
@@ -393,7 +392,7 @@ impl<T: Transport> Elastic<T> {
         self.dispatch_alone(packet);
     }
 
-    /// Lets time pass up to the packet's arrival.
+    /// Advances the time to the packet's arrival.
     #[inline(always)]
     fn arrive(&mut self, packet: &Packet) {
         self.now_ns = self.now_ns.max(packet.meta().transit.timestamp_ns);
@@ -435,14 +434,14 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Dispatches a packet of no known flow, or one that depends on others: after all earlier
+    /// Dispatches a packet of no known flow, or a packet that depends on others: after all earlier
     /// packets if it may depend on their outcome, and in memory before any later one.
     #[cold]
     fn dispatch_alone(&mut self, packet: Packet) {
         self.dispatch_from(packet, Passage::Arrived);
     }
 
-    /// Does so with a packet that has come this way.
+    /// Dispatches a packet alone, after this passage.
     fn dispatch_from(&mut self, packet: Packet, passage: Passage) {
         self.dispatch_again(); // They have arrived before.
         let packet = match self.lost.is_empty() {
@@ -460,11 +459,11 @@ impl<T: Transport> Elastic<T> {
         let arrival = PacketArrival { key: &key, hash, len: packet.meta().wire_len };
         self.dispatcher.refuse_flows(reserve::is_short());
         let dispatched = self.dispatcher.handle_packet_of(self.now_ns, arrival, group, &mut self.outputs);
-        self.flows_peak = self.flows_peak.max(self.dispatcher.flows());
+        self.flows_peak = self.flows_peak.max(self.dispatcher.flows().count());
         if let Dispatched::To { stamp, .. } = &dispatched
             && let Some(nodes) = self.transport.nodes_mut()
         {
-            nodes.begin(stamp.flow, self.dispatcher.group(stamp.flow));
+            nodes.begin(stamp.flow, self.dispatcher.flows().group(stamp.flow));
         }
         self.execute_outputs();
         match dispatched {
@@ -504,18 +503,18 @@ impl<T: Transport> Elastic<T> {
     fn learn_tokens(&mut self, packets: &[Packet]) {
         let Some(tokens) = &mut self.tokens else { return };
         for packet in packets {
-            tokens.learn(packet, |key, hash| self.dispatcher.flow(hash, key).is_some());
+            tokens.learn(packet, |key, hash| self.dispatcher.flows().find(hash, key).is_some());
         }
     }
 
     /// Returns whether a live flow has this key.
     fn is_live(&mut self, hash: u64, key: &FlowKey) -> bool {
-        let Some(flow) = self.dispatcher.flow(hash, key) else { return false };
+        let Some(flow) = self.dispatcher.flows().find(hash, key) else { return false };
         if let Some(lane) = self.transport.fast_lane() {
             lane.expire_flow(self.now_ns, flow);
         }
         self.pump();
-        self.dispatcher.flow(hash, key).is_some()
+        self.dispatcher.flows().find(hash, key).is_some()
     }
 
     /// Handles all deadlines that have passed.
@@ -540,11 +539,11 @@ impl<T: Transport> Elastic<T> {
         self.due_ns = due_ns.min(self.transport.next_timeout_ns()).min(self.dispatcher.next_timeout_ns());
     }
 
-    /// Lets time pass at units while nothing is in flight: a flow that expires does so at its
-    /// owner, and nowhere else.
+    /// Advances the time at units while nothing is in flight: a flow expires at its owner, and
+    /// nowhere else.
     fn handle_unit_timeouts(&mut self) {
         if self.transport.nodes().is_some() {
-            // They have clocks of their own, and nobody waits for them.
+            // They have clocks of their own; this call need not wait for them.
             self.transport.handle_timeout(self.now_ns);
             return self.pump();
         }

@@ -53,7 +53,7 @@ pub struct External {
     pub setup: ExternalSetup,
     /// The way of packets while it is down.
     pub when_down: WhenDown,
-    /// The layout of the tags by which attributes travel.
+    /// The layout of the tags with attributes.
     pub tags: NodeTags,
 }
 
@@ -95,7 +95,7 @@ pub struct LegacyPlan {
     pub networks: Vec<String>,
     /// MTUs of the interfaces, without room for a tag.
     pub mtus: Sides<u32>,
-    /// Room for a tag around those that packets have, in bytes.
+    /// Room for one more tag, in bytes.
     pub tag_len: u32,
     /// Delay before the first restart; it doubles.
     pub restart_ns: u64,
@@ -137,13 +137,13 @@ pub(crate) struct NodePort {
     pub gateways: Vec<IpAddr>,
 }
 
-/// The networks around an external node, as far as the ports of a policy name them.
+/// The networks around an external node that the ports of a policy name.
 pub(crate) struct Surroundings {
     /// A port has an address.
     pub is_routed: bool,
     /// A port has an IPv6 address.
     pub has_v6: bool,
-    /// Networks behind the node's inside.
+    /// Networks on the node's inside.
     pub networks: Vec<String>,
 }
 

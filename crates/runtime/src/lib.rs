@@ -21,6 +21,7 @@ pub mod saved;
 mod settings;
 pub mod shards;
 pub mod transport;
+pub mod two_cores;
 mod units_config;
 mod units_error;
 mod units_report;

@@ -29,7 +29,7 @@ use crate::panics::{Processing, RESTARTS_MAX};
 use crate::report::{PollingReport, Report};
 use crate::runner::{Frame, Ingress, Output, Runner};
 
-/// Period in which time passes for the graph and for L3.
+/// Period of the timers of the graph and of L3.
 const TICK_NS: u64 = 1_000_000;
 
 /// Period of looks at the interfaces' state if there are no events.
@@ -196,7 +196,7 @@ impl Live {
             return;
         }
         for port in &mut self.ports {
-            // What arrives in the meantime is not told apart; that is little.
+            // Fresh packets among these are dropped, too; there are few.
             let mut bursts = 0..STALE_BURSTS_MAX;
             while bursts.next().is_some() && port.drop_burst(&mut self.runner) {}
         }
@@ -214,7 +214,7 @@ impl Live {
         has_received
     }
 
-    /// Processes received packets, and lets time pass. Returns whether packets came from other
+    /// Processes received packets, and handles timers. Returns whether packets arrived from other
     /// workers.
     fn process<I: Intake, O: Output>(
         &mut self,
@@ -395,7 +395,7 @@ impl<O: Output> Egress<'_, O> {
         }
     }
 
-    /// Shares what L3 has heard of neighbours with other workers, and learns from them.
+    /// Shares what L3 has learnt of neighbours with other workers, and learns from them.
     fn exchange_neighbours(&mut self, runner: &mut Runner) {
         for (number, data) in runner.take_snooped() {
             if let Some(port) = self.ports.iter_mut().find(|port| port.number == number) {

@@ -1,5 +1,5 @@
-//! The process's reserve of memory: when the system has no more, no new flow begins, and those that
-//! there are go on.
+//! The process's reserve of memory: when the system has no more, no new flow begins, and live flows
+//! continue.
 
 use std::io::Result;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use packet::memory::reserve;
 use telemetry::event;
 
-/// Period in which the reserve is taken again after a shortage.
+/// Period of attempts to allocate the reserve again after a shortage.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The thread that logs shortages, and ends them.

@@ -1,7 +1,8 @@
 //! The operator's way to a running policy: questions and commands, answered between two batches.
 //!
-//! Any thread may ask through an [`OperatorHandle`]; nobody waits on the packets' thread. Each
-//! request is bounded, and so is their number per batch, so that packets hardly wait for operators.
+//! Any thread may send requests through an [`OperatorHandle`]; the packets' thread never blocks on
+//! them. Each request is bounded, and so is their number per batch, so that packets hardly wait for
+//! operators.
 
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
@@ -26,21 +27,21 @@ pub type Reply<T> = Box<dyn FnOnce(Result<T, OperatorError>) + Send>;
 
 /// An operator's question or command.
 pub enum OperatorRequest {
-    /// Asks for the state of the run.
+    /// Returns the state of the run.
     Status(Reply<RunStatus>),
-    /// Asks for all units that run, in order.
+    /// Returns all units that run, in order.
     Units(Reply<Vec<UnitInfo>>),
-    /// Asks for the flows with these indexes, up to [`FLOWS_LISTED_MAX`].
+    /// Returns the flows with these indexes, up to [`FLOWS_LISTED_MAX`].
     Flows(Range<u32>, Reply<FlowList>),
-    /// Asks for one flow; `None` if it has ended.
+    /// Returns one flow; `None` if it has ended.
     Flow(FlowId, Reply<Option<FlowStatus>>),
-    /// Copies the states of flows, up to [`FLOWS_MIGRATED_MAX`], to the units to which they are
-    /// about to migrate, while packets go on (pre-copy). Answered once the replicas are there, or
-    /// after [`COPY_PATIENCE_NS`](crate::elastic::COPY_PATIENCE_NS).
+    /// Copies the states of flows, up to [`FLOWS_MIGRATED_MAX`], to the targets of their migration,
+    /// while packets flow (pre-copy). Answered once the replicas are there, or after
+    /// [`COPY_PATIENCE_NS`](crate::elastic::COPY_PATIENCE_NS).
     Copy(Vec<MigrationTarget>, Reply<CopiedFlows>),
     /// Migrates flows, up to [`FLOWS_MIGRATED_MAX`]; later ones are ignored.
     Migrate(Vec<MigrationTarget>, Reply<Vec<Result<MigratedFlow, MigrateError>>>),
-    /// Asks which of these flows have a state that this unit has refused.
+    /// Returns, for each flow, whether this unit has refused its state.
     Refusals(Vec<(FlowId, UnitId)>, Reply<Vec<bool>>),
     /// Drains a unit.
     Drain(UnitId, Reply<Result<(), UnitRefused>>),
@@ -59,12 +60,12 @@ pub struct MigrationTarget {
     pub to: Option<UnitId>,
 }
 
-/// Flows whose states have been copied to the units to which they are about to migrate.
+/// Flows with states copied to the targets of their migration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CopiedFlows {
     /// The unit of each flow of the request.
     pub to: Vec<Result<UnitId, MigrateError>>,
-    /// Replicas that have not come in time, with those of flows of the same affinity groups.
+    /// Replicas that were late, with those of flows of the same affinity groups.
     pub late: usize,
     /// The time that it took, in ns.
     pub took_ns: u64,
@@ -90,7 +91,7 @@ pub struct DispatcherStatus {
     pub mode: String,
     /// The choice of a unit: `most-utilised`, `least-loaded`, `round-robin`.
     pub choice: String,
-    /// The rule by which units start and stop: `room`, `demand:SHARE`, or `drops:LIMIT:STEP`.
+    /// The scaling rule: `room`, `demand:SHARE`, or `drops:LIMIT:STEP`.
     pub scaling: String,
     /// Live flows.
     pub flows: u32,
@@ -126,13 +127,13 @@ pub struct UnitInfo {
 pub struct FlowList {
     /// The flows, by index.
     pub flows: Vec<FlowStatus>,
-    /// The index to go on with; `None` at the end of the table.
+    /// The index to continue from; `None` at the end of the table.
     pub next: Option<u32>,
     /// The time of the dispatcher.
     pub now_ns: u64,
 }
 
-/// The reason for which a request has no answer.
+/// The reason why a request has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperatorError {
     /// The policy runs without a dispatcher.

@@ -8,7 +8,7 @@ use policy::{Diagnostic, Edge, Nf, Policy, Port, Span};
 
 use crate::assembly::Assembly;
 
-/// The policy of a run, as far as it stays the same.
+/// The parts of a run's policy that never change.
 pub struct RunningPolicy {
     policy: Arc<Policy>,
     affinity_keys: Vec<(String, AffinityKey)>,
@@ -22,8 +22,8 @@ impl RunningPolicy {
 
     /// Checks if the run can take another policy over while packets flow. Ports, edges, settings,
     /// and the functions' names and types must be the same. So must be the configurations of
-    /// functions that lease items of a pool, because flows hold some, and the addresses by which
-    /// functions deal flows to affinity groups.
+    /// functions that lease items of a pool, because flows hold some, and the addresses that select
+    /// affinity groups.
     ///
     /// # Errors
     /// The first difference, in the other policy.

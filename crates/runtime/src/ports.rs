@@ -1,4 +1,4 @@
-//! The ports of a graph: which one a packet came in by, and which one it leaves by.
+//! The ports of a graph: a packet's ingress and egress port.
 
 use std::collections::BTreeSet;
 use std::fmt::{Display, Formatter};
@@ -17,7 +17,7 @@ use serde::{Deserialize, Deserializer};
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PortConfig {
-    /// Source prefixes behind this port. They assign the packets of a capture to ports.
+    /// Source prefixes of this port. They assign the packets of a capture to ports.
     #[serde(deserialize_with = "one_or_many")]
     pub prefixes: Vec<Prefix>,
     /// Addresses of the port on its link, each with its network's prefix length. A port with
@@ -197,7 +197,7 @@ impl<'de, T: FromStr<Err: Display>> Deserialize<'de> for Parsed<T> {
     }
 }
 
-/// A port of a graph: one of the numbers to which the policy gives a name.
+/// A port of a graph: a number with a name in the policy.
 #[derive(Clone, Debug)]
 pub struct PortEntry {
     /// Number.
@@ -208,7 +208,7 @@ pub struct PortEntry {
     pub first: u16,
     /// The side of packets that enter here; none if they may take edges of both directions.
     pub side: Option<Side>,
-    /// Source prefixes behind it.
+    /// Its source prefixes.
     pub prefixes: Vec<Prefix>,
     /// Its addresses on its link; empty for a wire's port.
     pub networks: Vec<InterfaceAddress>,
@@ -228,7 +228,7 @@ impl PortEntry {
         self.place >> TENANT_MAX.count_ones()
     }
 
-    /// Returns false if the networks behind this port and another one are known and have nothing in
+    /// Returns false if the networks at this port and another one are known and have nothing in
     /// common.
     pub(crate) fn may_overlap(&self, other: &PortEntry) -> bool {
         let bounds = |port: &PortEntry| -> Vec<(IpAddr, IpAddr)> {
@@ -255,7 +255,7 @@ impl PortEntry {
 #[derive(Clone, Debug, Default)]
 pub struct Ports {
     ports: Vec<PortEntry>,
-    /// Ports differ by the sources behind them.
+    /// Ports differ by source prefixes.
     has_prefixes: bool,
     /// The graph has branches: it says which port a packet leaves by, or of several with one name,
     /// the first one.
@@ -288,7 +288,7 @@ impl Ports {
         self
     }
 
-    /// The graph has branches, and says which port a packet leaves by.
+    /// Sets that the graph has branches, and chooses a packet's egress port.
     #[must_use]
     pub fn chosen_by_graph(self) -> Ports {
         Ports { by_graph: true, ..self }
@@ -348,8 +348,8 @@ impl Ports {
             .or_else(|| self.ports.iter().find(|port| port.name.split('#').next() == Some(name)))
     }
 
-    /// Returns the port that a packet of a capture came in by: the port with the longest prefix of
-    /// its source; else the port with the number of the capture's interface, if it has no prefixes;
+    /// Returns the ingress port of a captured packet: the port with the longest prefix of its
+    /// source; else the port with the number of the capture's interface, if it has no prefixes;
     /// else the first port without prefixes. It is none of an external node's.
     pub fn of_captured(&self, interface: u32, source: Option<Addr>) -> Option<&PortEntry> {
         let number = u16::try_from(interface).ok();
@@ -369,16 +369,16 @@ impl Ports {
         self.has_prefixes
     }
 
-    /// Returns the port that a packet leaves by. Of several with the name at the end of its path,
-    /// the first of these:
+    /// Returns a packet's egress port. Of several with the name at the end of its path, the first
+    /// of these:
     ///
     /// 1. a router's port with the destination in its network;
-    /// 2. the port by which packets of the flow's other direction came in; in a graph with
-    ///    branches, after the next two;
+    /// 2. the ingress port of the flow's other direction; in a graph with branches, after the next
+    ///    two;
     /// 3. the port with the longest prefix of the destination;
     /// 4. a router's port with a route to the destination, or a gateway;
-    /// 5. the port that it came in by, if it was turned back;
-    /// 6. the port opposite the one that it came in by.
+    /// 5. its ingress port, if it was turned back;
+    /// 6. the port opposite its ingress port.
     pub fn egress(&self, packet: &Packet) -> u16 {
         let transit = &packet.meta().transit;
         let Some(end) = self.end(packet) else { return transit.ingress };
@@ -390,7 +390,7 @@ impl Ports {
         }
     }
 
-    /// The end of a packet's path.
+    /// Returns the end of a packet's path.
     fn end(&self, packet: &Packet) -> Option<End> {
         let transit = &packet.meta().transit;
         match self.by_graph {
@@ -534,7 +534,7 @@ mod tests {
         assert_eq!(ports.of_captured(0, addr("9.9.9.9")).unwrap().number, 1);
         assert_eq!(ports.of_captured(7, addr("2001:db8::1")).unwrap().number, 0);
         assert_eq!(ports.of_captured(0, None).unwrap().number, 1);
-        // Packets of no prefix come from no program.
+        // Packets without a prefix never enter at a program's port.
         let of_node = |number| PortEntry { is_of_node: true, ..port(number, Side::Outside, &[]) };
         let ports = Ports::new(vec![port(0, Side::Inside, &["10.0.0.0/8"]), of_node(1), of_node(2)]);
         for (interface, source) in [(0, "9.9.9.9"), (1, "9.9.9.9"), (2, "10.0.0.1"), (7, "9.9.9.9")] {

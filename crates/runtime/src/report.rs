@@ -27,7 +27,7 @@ pub use flows::{FlowsReport, TimeJumps};
 pub use function::{
     BuffersReport, ContentsReport, CounterReport, FunctionReport, MetersReport, PoolReport, RuleReport,
 };
-pub use interface::{HostReport, InterfaceReport, NodeReport, PortReport};
+pub use interface::{HostReport, InterfaceReport, PortReport, ProgramReport};
 pub use links::LinksReport;
 pub use output::{CommandsReport, OutputReport, WorkerReport};
 pub use timing::{FastPathReport, PollingReport, Timing};
@@ -75,7 +75,7 @@ pub const RECORDS: &[(&str, &[&[RecordField]])] = &[
     ("BuffersReport", &[BuffersReport::FIELDS]),
     ("EdgeReport", &[EdgeReport::FIELDS]),
     ("PortReport", &[PortReport::FIELDS]),
-    ("NodeReport", &[NodeReport::FIELDS]),
+    ("ProgramReport", &[ProgramReport::FIELDS]),
     ("InterfaceReport", &[InterfaceReport::FIELDS, io::port::Counters::FIELDS]),
     ("HostReport", &[HostReport::FIELDS, l3::Counters::FIELDS]),
     ("WorkerReport", &[WorkerCounters::FIELDS, WorkerReport::FIELDS]),
@@ -161,9 +161,12 @@ record! {
         pub edges: BTreeMap<String, EdgeReport> = nested(),
         /// By name; see below.
         pub ports: BTreeMap<String, PortReport> = nested(),
-        /// External nodes by name, absent without any; see below.
+        /// Programs of external nodes by the node's name, absent without any; see below.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-        pub nodes: BTreeMap<String, NodeReport> = nested(),
+        pub programs: BTreeMap<String, ProgramReport> = nested(),
+        /// Former key of `programs`, with the same values; deprecated, the next release drops it.
+        #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+        pub nodes: BTreeMap<String, ProgramReport> = nested(),
         /// Network interfaces by port name, absent over captures; see below.
         #[serde(skip_serializing_if = "BTreeMap::is_empty")]
         pub interfaces: BTreeMap<String, InterfaceReport> = nested(),
@@ -227,7 +230,7 @@ const PERCENTILES: [(&str, f64); 6] =
     [("p1", 1.0), ("p25", 25.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99.9", 99.9)];
 
 impl Report {
-    /// Returns the report of a graph whose functions have these names.
+    /// Returns the report of a graph; `names` are its functions' names.
     pub fn of(policy: &str, seed: Option<u64>, graph: &Graph, names: &[String]) -> Report {
         let (counters, effects) = (graph.counters(), graph.effects());
         let functions = function::of_all(graph, names);
@@ -235,7 +238,7 @@ impl Report {
         let timing = Timing {
             cycles_per_packet: cycles.collect(),
             panics: crate::panics::kept(),
-            fast_path: graph.consolidates().then(|| FastPathReport::of(graph)),
+            fast_path: graph.report().consolidates().then(|| FastPathReport::of(graph)),
             ..Timing::default()
         };
         Report {
@@ -255,7 +258,7 @@ impl Report {
             tunnels_not_looked_into: tunnels(&counters),
             flows: FlowsReport::of(&counters, graph),
             fragments_displaced: fragments_displaced(&counters),
-            streams: graph.has_streams().then_some(counters.streams),
+            streams: graph.report().has_streams().then_some(counters.streams),
             functions,
             edges: edge::of_all(graph),
             ports: BTreeMap::new(),
@@ -266,6 +269,7 @@ impl Report {
             events_lost: effects.events.lost(),
             flow_reports_lost: effects.reports_lost,
             packets_not_generated: effects.not_generated,
+            programs: BTreeMap::new(),
             nodes: BTreeMap::new(),
             units: None,
             links: None,

@@ -27,6 +27,7 @@ use crate::operator::OperatorDesk;
 use crate::panics::Processing;
 use crate::report::{PortReport, Report, new_histogram};
 use crate::transport::{Maker, Transport, UnitReports};
+use crate::two_cores::{SecondCore, SecondCoreError};
 use crate::units_config::UnitsConfig;
 use crate::worker::counters::Counters;
 use crate::worker::{SnoopedFrame, WorkerPlace};
@@ -72,7 +73,7 @@ struct Refused {
 }
 
 impl Runner {
-    /// Creates a runner on the calling thread, whose reports carry `name`.
+    /// Creates a runner on the calling thread; its reports carry `name`.
     pub fn new(assembly: Assembly, name: &str) -> Runner {
         let is_program = |number: u16| assembly.stream_nodes.iter().any(|node| node.port == number);
         let ports = assembly.ports.all().iter().filter(|port| !is_program(port.number));
@@ -99,6 +100,16 @@ impl Runner {
             busy_s: 0.0,
             started: Instant::now(),
         }
+    }
+
+    /// Runs state functions of different functions in parallel, on this thread and a second core,
+    /// where their work is longer than a handover (B18). The output stays the same. For a runner
+    /// that does not run on units.
+    ///
+    /// # Errors
+    /// No thread can be started, or memory lacks.
+    pub fn use_second_core(&mut self) -> Result<SecondCore, SecondCoreError> {
+        SecondCore::start(&mut self.assembly.graph)
     }
 
     /// Creates a runner on units that come and go with the traffic, on the calling thread.
@@ -152,14 +163,14 @@ impl Runner {
         Runner { backend, ..Runner::new(assembly, name) }
     }
 
-    /// Leaves packets to the programs of external nodes, and drops those that come to one that is
-    /// down. Without this call nodes have no programs, and packets go on behind them unchanged.
+    /// Leaves packets to the programs of external nodes, and drops packets to a node that is down.
+    /// Without this call nodes have no programs, and forward packets unchanged.
     pub(crate) fn watch_nodes(&mut self) {
         self.nodes.watch();
     }
 
-    /// Returns the external node that a port belongs to, if packets go on behind it as if a program
-    /// forwarded them.
+    /// Returns the external node that a port belongs to, if the node has no program and forwards
+    /// all.
     pub fn assumed_node(&self, port: u16) -> Option<&str> {
         self.nodes.assumed(port)
     }
@@ -171,7 +182,7 @@ impl Runner {
     }
 
     /// Returns packets that [`observe`](Runner::observe) has brought to external nodes without
-    /// programs. Others are processed behind them.
+    /// programs. Other packets continue after the nodes at once.
     pub fn take_forwarded(&mut self) -> Vec<ForwardedPacket> {
         self.nodes.take_forwarded()
     }
@@ -260,7 +271,7 @@ impl Runner {
         }
     }
 
-    /// Lets time pass if there is no buffer for the frame: pending packets may return theirs.
+    /// Advances the time if there is no buffer for the frame: pending packets may return theirs.
     fn make_room<O: Output>(&mut self, frame: Frame<'_>, output: &mut O) -> Result<(), O::Error> {
         if self.pool.has_room(frame.data.len()) {
             return Ok(());
@@ -323,8 +334,8 @@ impl Runner {
         self.process_forwarded(output)
     }
 
-    /// Processes packets behind external nodes without programs. A packet keeps its direction, and
-    /// a graph has no loops, so it comes to each node once at most.
+    /// Processes packets forwarded by external nodes without programs. A packet keeps its
+    /// direction, and a graph has no loops, so it visits each node once at most.
     fn process_forwarded<O: Output>(&mut self, output: &mut O) -> Result<(), O::Error> {
         while self.nodes.has_forwarded() {
             for packet in self.nodes.take_forwarded() {
@@ -381,11 +392,11 @@ impl Runner {
         self.emit(output)
     }
 
-    /// Processes received packets, and lets time pass up to `now_ns`: idle flows expire, and
+    /// Processes received packets, and advances the time to `now_ns`: idle flows expire, and
     /// fragments that have waited too long return their buffers.
     ///
-    /// Must be called periodically, as time passes in the graph only with packets: a flood of
-    /// fragments could otherwise keep all buffers.
+    /// Must be called periodically, as only packets advance the graph's time otherwise: a flood of
+    /// fragments could keep all buffers.
     ///
     /// # Errors
     /// Those of `output`.
@@ -400,8 +411,8 @@ impl Runner {
         self.process_forwarded(output)
     }
 
-    /// Returns whether packets are pending at units on other threads, or come from other workers.
-    /// They leave during a later [`flush`](Runner::flush).
+    /// Returns whether packets are pending at units on other threads, or at other workers. They
+    /// leave during a later [`flush`](Runner::flush).
     pub fn has_pending(&self) -> bool {
         self.backend.any().has_pending()
     }
@@ -442,7 +453,7 @@ impl Runner {
     /// # Errors
     /// Those of `output`.
     pub fn finish<O: Output>(&mut self, output: &mut O) -> Result<Report, O::Error> {
-        // Packets at units may go on behind nodes.
+        // Packets at units may still be forwarded by nodes without programs.
         if self.nodes.are_assumed() { self.settle(output) } else { self.flush(output) }?;
         let live = self.assembly.graph.counters().flows_live;
         let mut is_over = false;
@@ -458,7 +469,7 @@ impl Runner {
             drop(processing);
             self.emit(output)?;
         }
-        // Nothing goes on after the end.
+        // Nothing is forwarded after the end.
         self.nodes.take_forwarded();
         let mut report = self.report();
         report.flows.live += live;
@@ -470,17 +481,17 @@ impl Runner {
         self.pool.fill(BUFFERS);
     }
 
-    /// Returns the report so far. The first of several workers includes the NFs' shared state, for
-    /// which the others wait.
+    /// Returns the report so far. The first of several workers includes the NFs' shared state; the
+    /// others wait for it.
     pub(crate) fn report_with_shared(&mut self) -> Report {
         self.ask_for_figures();
         let is_first = self.worker().is_some_and(|worker| worker.number == 0);
         if is_first {
-            self.assembly.graph.fetch_shared();
+            self.assembly.graph.sharing().fetch();
         }
         let report = self.report();
         if is_first {
-            self.assembly.graph.give_shared_back();
+            self.assembly.graph.sharing().give_back();
         }
         report
     }
@@ -507,9 +518,10 @@ impl Runner {
         // Workers share the state of nodes; the first one reports it.
         if self.worker().is_none_or(|worker| worker.number == 0) {
             let nodes = self.assembly.node_states().iter();
-            report.nodes = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
+            report.programs = nodes.map(|state| (state.name().to_owned(), state.report())).collect();
             let streams = self.assembly.stream_nodes.iter();
-            report.nodes.extend(streams.map(|node| (node.name.clone(), node.report())));
+            report.programs.extend(streams.map(|node| (node.name.clone(), node.report())));
+            report.nodes = report.programs.clone();
         }
         report.alerts = self.alerts;
         report.events = self.events;
@@ -527,7 +539,7 @@ impl Runner {
         report
     }
 
-    /// Asks units on other threads for their counters; a report shortly after has them.
+    /// Requests the counters of units on other threads; a report shortly after has them.
     pub fn ask_for_figures(&mut self) {
         if let Some(units) = self.backend.units_mut() {
             units.ask_for_figures();

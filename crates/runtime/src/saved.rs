@@ -1,6 +1,7 @@
 //! Saved flows: what units exchange in a handover.
 //!
-//! A flow of the dispatcher is nearly always one flow of the graph; see [`Graph::flows_of`].
+//! A flow of the dispatcher is nearly always one flow of the graph; see
+//! [`graph::FlowsView::of_handle`].
 
 use graph::{Graph, RestoreError};
 use packet::PacketPool;
@@ -9,20 +10,20 @@ use protocol::message::RefuseReason;
 /// Length of the length field before each saved flow.
 const PREFIX_LEN: usize = size_of::<u32>();
 
-/// Usual limit on the bytes of a saved flow beside its record: 152 of TCP streams without pending
-/// bytes, and others.
+/// Usual limit on the bytes of a saved flow in addition to its record: 152 of TCP streams without
+/// pending bytes, and others.
 const SPARE_LEN: usize = 256;
 
 /// Appends all flows with this handle.
 pub fn save(graph: &mut Graph, handle: u32, out: &mut Vec<u8>) {
-    let flow = |graph: &Graph, number| graph.flows_of(handle).nth(number);
+    let flow = |graph: &Graph, number| graph.flows().of_handle(handle).nth(number);
     let mut number = 0;
     while let Some(record) = flow(graph, number) {
         number += 1;
         let begin = out.len();
-        out.reserve(PREFIX_LEN + graph.record_len() + SPARE_LEN);
+        out.reserve(PREFIX_LEN + graph.flows().record_len() + SPARE_LEN);
         out.extend_from_slice(&[0; PREFIX_LEN]);
-        graph.save_flow(record, out);
+        graph.flows_mut().save(record, out);
         let len = (out.len() - begin - PREFIX_LEN) as u32;
         out[begin..begin + PREFIX_LEN].copy_from_slice(&len.to_le_bytes());
     }
@@ -68,17 +69,17 @@ fn add(
         let (flow, next) =
             after.split_at_checked(u32::from_le_bytes(*len) as usize).ok_or(RefuseReason::Unreadable)?;
         let restored = match source {
-            Source::Handed => graph.restore_flow(flow, pool),
-            Source::Copied => graph.restore_copy(flow, pool),
+            Source::Handed => graph.flows_mut().restore(flow, pool),
+            Source::Copied => graph.flows_mut().restore_copy(flow, pool),
         };
         let record = restored.map_err(|error| reason(&error))?;
-        graph.set_handle(record, handle);
+        graph.flows_mut().set_handle(record, handle);
         rest = next;
     }
     if rest.is_empty() { Ok(()) } else { Err(RefuseReason::Unreadable) }
 }
 
-/// Returns the reason for which a graph refuses a flow, as units exchange it.
+/// Returns the reason why a graph refuses a flow, as units exchange it.
 fn reason(error: &RestoreError) -> RefuseReason {
     match error {
         RestoreError::Damaged => RefuseReason::Unreadable,
@@ -92,6 +93,6 @@ fn reason(error: &RestoreError) -> RefuseReason {
 
 /// Removes the flows with this handle; they have another owner.
 pub fn release(graph: &mut Graph, handle: u32) {
-    let records: Vec<u32> = graph.flows_of(handle).collect();
-    records.into_iter().for_each(|record| graph.release_flow(record));
+    let records: Vec<u32> = graph.flows().of_handle(handle).collect();
+    records.into_iter().for_each(|record| graph.flows_mut().release(record));
 }

@@ -82,7 +82,7 @@ pub enum VlanSetting {
 pub enum OnPanicSetting {
     /// It is dropped, and its flow ends.
     Drop,
-    /// It skips the NF, whose state of the flow is reset.
+    /// It skips the NF; the NF's state of the flow is reset.
     Bypass,
 }
 
@@ -250,7 +250,7 @@ impl Default for ShareSettings {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct StreamSettings {
-    /// Host whose choice of overlapping bytes is followed.
+    /// Host with the policy for overlapping bytes that is followed.
     pub policy: HostPolicySetting,
     /// Memory of all out-of-order queues together, up to [`STREAM_MEMORY_MAX`].
     #[serde(deserialize_with = "stream_memory")]
@@ -309,7 +309,7 @@ pub enum StreamWhenFull {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum UrgentSetting {
-    /// Beside the stream.
+    /// Separately from the stream.
     OutOfBand,
     /// In the stream.
     Inline,
@@ -434,7 +434,7 @@ impl Settings {
         AffinityGroups::new(self.affinity_groups?, self.seed.unwrap_or(seed))
     }
 
-    /// The graph's options; `seed` if the settings name none.
+    /// Returns the graph's options; `seed` if the settings name none.
     pub fn options(&self, seed: u64) -> Options {
         let ms = |t: Nanos| u32::try_from(t.0.div_ceil(1_000_000)).unwrap_or(u32::MAX);
         let (t, shares) = (&self.timeouts, &self.shares);

@@ -13,8 +13,8 @@
 //!
 //! The owner follows from a hash of the flow's key, the same for both directions, or from the
 //! directory of aliases for keys that NFs rewrote. A worker hands packets of other workers' flows
-//! over to them. The NFs of all graphs share their state beside counters, see [`nf::SharedHandle`].
-//! `docs/decisions/0025-workers-own-flows.md` has the reasons.
+//! over to them. The NFs of all graphs share their state, except counters, see
+//! [`nf::SharedHandle`]. `docs/decisions/0025-workers-own-flows.md` has the reasons.
 
 mod crew;
 mod directory;
@@ -90,12 +90,13 @@ pub fn parts(assemblies: Vec<Assembly>, name: &str) -> std::io::Result<Vec<Worke
     let mut parts = Vec::new();
     for (number, mut assembly) in assemblies.into_iter().enumerate() {
         match &commons {
-            None => commons = Some(assembly.graph.share()),
-            Some(commons) => assembly.graph.join(commons.clone()),
+            None => commons = Some(assembly.graph.sharing().share()),
+            Some(commons) => assembly.graph.sharing().join(commons.clone()),
         }
         assembly
             .graph
-            .tell_aliases(Arc::new(WorkerAliases { directory: Arc::clone(&directory), worker: number }));
+            .sharing()
+            .claim_aliases_in(Arc::new(WorkerAliases { directory: Arc::clone(&directory), worker: number }));
         let shard = Shard {
             number,
             directory: Arc::clone(&directory),
@@ -166,7 +167,7 @@ impl Backend for Shard {
     /// The first worker ends last and then has the shared state for itself.
     fn finish(&mut self, core: Core<'_>) -> bool {
         if self.number == 0 {
-            core.graph.part();
+            core.graph.sharing().part();
         }
         true
     }
@@ -195,7 +196,7 @@ impl WorkerBackend for Shard {
         std::mem::take(&mut self.snooped)
     }
 
-    /// Returns buffers beyond `keep` to the workers that they came from.
+    /// Returns buffers beyond `keep` to their workers.
     fn return_buffers(&mut self, pool: &mut PacketPool, keep: usize) {
         if self.from.iter().flatten().all(|from| from.owed == 0) {
             return;
@@ -272,13 +273,13 @@ impl Shard {
         self.waited = waited;
     }
 
-    /// Routes a packet whose flow this worker owns if it is known.
+    /// Routes a packet that belongs to this worker if its flow is known.
     fn of_flow(&mut self, mut packet: Packet, work: &mut Work<'_>) {
         if packet.meta().class == PacketClass::IcmpError {
             // A pending packet may create the flow.
             self.run(work);
             let meta = packet.meta();
-            if work.graph.flow(meta.hash, &meta.key, meta.reversed).is_none()
+            if work.graph.flows().find(meta.hash, &meta.key, meta.reversed).is_none()
                 && let FlowLookup::Either { hash, .. } = work.graph.flow_of(&mut packet, work.pool)
                 && self.directory.owner(hash) != self.number
             {
@@ -335,7 +336,7 @@ impl Shard {
         self.counters.taken += taken;
     }
 
-    /// Sends enqueued handovers as far as rings have room; the remaining packets are dropped.
+    /// Sends enqueued handovers until the rings are full; the remaining packets are dropped.
     fn send(&mut self, work: &mut Work<'_>) {
         for to in self.to.iter_mut().flatten().filter(|to| !to.next.is_empty()) {
             let count = to.next.len().min(to.ring.slots());

@@ -42,11 +42,11 @@ pub use report::{FirstFragment, Return};
 pub use rings::{IN_FLIGHT_MAX, Maker, Rings, THREADS_MAX};
 pub use unit_end::{Left, Mail, Sending, ToUnit, UnitEnd};
 
-/// The dispatcher's side of a transport: a link to units and the fleet that they are, which every
-/// transport has, and parts that not all have. One that a transport has not is [`Absent`].
+/// The dispatcher's side of a transport: a link to units and their fleet, and optional parts. A
+/// missing part is [`Absent`].
 ///
-/// Units are either in the memory of the calling thread, behind a [`FastLane`], or beside it,
-/// behind a [`Barrier`].
+/// Units are either in the memory of the calling thread, with a [`FastLane`], or run concurrently,
+/// with a [`Barrier`].
 pub trait Transport: UnitLink + Fleet {
     /// The fast lane to units in the memory of the calling thread, or [`Absent`].
     type FastLane: FastLane;

@@ -36,18 +36,19 @@ pub struct UnitsConfig {
     /// A flowlet stays at its flow's unit while that is loaded below this share, above 0 and up to
     /// 1. `None`: it is always assigned again. For flowlets only.
     pub stay_below: Option<f32>,
-    /// Number of units to which a flow's state is replicated once it pauses (K, S55). On one thread
+    /// Number of units that get replicas of a flow's state once it pauses (K, S55). On one thread
     /// state is available immediately, and replicas only cost time.
     pub copies: u8,
     /// Replicas are sent as deltas to units that have an earlier one.
     pub deltas: bool,
-    /// Length of an interval, for which demand and capacity are reported, in nanoseconds (S47).
+    /// Length of the intervals of demand and capacity in reports, in nanoseconds (S47).
     pub interval_ns: u64,
     /// Packets arrive live: an answer arrives after the packet that it answers has left. In a
     /// capture it may be the next packet, so there a packet that begins a flow waits until all
     /// earlier ones have left.
     pub is_live: bool,
-    /// Hosts whose TCP flows end with a lost unit get resets. For units at nodes and live traffic.
+    /// Hosts of TCP flows that end with a lost unit get resets. For units at nodes and live
+    /// traffic.
     pub resets: bool,
 }
 
@@ -79,7 +80,7 @@ const DISPATCHER_FLOWS: u32 = 2;
 /// No timeout.
 const NEVER_NS: u64 = u64::MAX;
 
-/// Limit on flows of a graph on units, whose handles are limited.
+/// Limit on flows of a graph on units; it has that many handles.
 pub const FLOWS_MAX: u32 = protocol::unit::FLOWS_MAX / DISPATCHER_FLOWS;
 
 /// Buckets over which the load of units at nodes is measured besides: 5 ms.
@@ -132,8 +133,8 @@ impl UnitsConfig {
         protocol::dispatcher::Config { flows_max: options.flows_max, ..self.dispatcher(options) }
     }
 
-    /// The same for units at several nodes, each with pools of its own: flows of an affinity group
-    /// stay together.
+    /// Returns the configuration for units at several nodes, each with pools of its own: flows of
+    /// an affinity group stay together.
     pub fn dispatcher_of_nodes(&self, options: &Options) -> protocol::dispatcher::Config {
         let affinity_groups = options.affinity_groups.map(AffinityGroups::count);
         let config = self.dispatcher_of_threads(options);

@@ -14,7 +14,7 @@ pub enum ElasticError {
     /// More units than the transport can reach.
     #[error("up to {max} units run on threads of their own, not {asked}")]
     Units {
-        /// Units that were asked for.
+        /// Units requested.
         asked: u16,
         /// Units that are possible.
         max: u16,

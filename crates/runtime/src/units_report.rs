@@ -49,7 +49,8 @@ record! {
         /// Sub-flows of Multipath TCP that joined a known connection, and its affinity group.
         #[serde(skip_serializing_if = "is_zero")]
         pub subflows_joined: u64 = counter("subflows_joined"),
-        /// Sub-flows of Multipath TCP whose token the dispatcher does not know: ordinary flows.
+        /// Sub-flows of Multipath TCP with a token that the dispatcher does not know: ordinary
+        /// flows.
         #[serde(skip_serializing_if = "is_zero")]
         pub subflows_unknown: u64 = counter("subflows_unknown"),
         /// Tokens of Multipath TCP connections that the dispatcher remembers.
@@ -58,20 +59,19 @@ record! {
         /// Tokens forgotten for others while their connections had flows.
         #[serde(skip_serializing_if = "is_zero")]
         pub tokens_displaced: u64 = counter("tokens_displaced"),
-        /// Packets passed on to other dispatchers, whose flows they belong to, and taken over
-        /// there.
+        /// Packets of other dispatchers' flows that were passed on, and taken over there.
         #[serde(skip_serializing_if = "is_zero")]
         pub packets_passed_on: u64 = counter("packets_passed_on"),
         /// Packets that other dispatchers passed on to this one.
         #[serde(skip_serializing_if = "is_zero")]
         pub packets_taken_over: u64 = counter("packets_taken_over"),
-        /// Flows that ended with a lost unit, and whose hosts were reset.
+        /// Flows that ended with a lost unit, and had their hosts reset.
         #[serde(skip_serializing_if = "is_zero")]
         pub flows_reset: u64 = counter("flows_reset"),
         /// Resets to hosts of flows that ended with a lost unit.
         #[serde(skip_serializing_if = "is_zero")]
         pub resets_sent: u64 = counter("resets_sent"),
-        /// Lost flows whose hosts get no reset: they are old, or too many.
+        /// Lost flows without resets to their hosts: they are old, or too many.
         #[serde(skip_serializing_if = "is_zero")]
         pub lost_flows_forgotten: u64 = counter("lost_flows_forgotten"),
         /// Packets passed on to other dispatchers that have not said whether they took them over:
@@ -166,7 +166,7 @@ impl UnitsReport {
             ..sum
         });
         let changes = units.seamless + units.pulls_sent;
-        let (dispatcher, scaling) = (dispatcher.counters(), dispatcher.scaling().to_string());
+        let (dispatcher, scaling) = (dispatcher.counters(), dispatcher.config().scaling.to_string());
         UnitsReport {
             mode: config.mode.to_string(),
             choice: config.choice.to_string(),

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use runtime::Report;
 use runtime::report::{
-    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, LinksReport, NodeReport,
-    OutputReport, PollingReport, PortReport, RECORDS, WorkerReport, families,
+    CommandsReport, EdgeReport, FastPathReport, HostReport, InterfaceReport, LinksReport, OutputReport,
+    PollingReport, PortReport, ProgramReport, RECORDS, WorkerReport, families,
 };
 use telemetry::event::EVENTS;
 use telemetry::{Kind, events_table, help, metrics_table, replace_tables, report_table};
@@ -68,7 +68,7 @@ fn keys_are_those_of_the_report() {
         seed: Some(1),
         restarts: 1,
         streams: Some(<_>::default()),
-        nodes: [("squid".to_owned(), NodeReport::default())].into(),
+        programs: [("squid".to_owned(), ProgramReport::default())].into(),
         interfaces: [(
             "outside".to_owned(),
             InterfaceReport { host: Some(HostReport::default()), ..<_>::default() },
@@ -103,7 +103,7 @@ fn keys_are_those_of_the_report() {
         ("StreamCounters", "/streams"),
         ("EdgeReport", "/edges/lan -> wan"),
         ("PortReport", "/ports/outside"),
-        ("NodeReport", "/nodes/squid"),
+        ("ProgramReport", "/programs/squid"),
         ("InterfaceReport", "/interfaces/outside"),
         ("HostReport", "/interfaces/outside/host"),
         ("WorkerReport", "/workers/0"),

@@ -1,6 +1,6 @@
 //! Packets that turn back: what comes out is the same on one thread, on units that hand flows over,
 //! on threads and on workers.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 

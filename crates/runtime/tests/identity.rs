@@ -1,6 +1,6 @@
 //! Flows with the same addresses and ports that enter elsewhere: those of segments and of tenants
 //! are apart on one thread, on units that hand flows over, on threads and on workers.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 
@@ -28,14 +28,14 @@ const CUSTOMERS: &str = r#"
     pipelet two { b <-> nb <-> wan; }
     settings { seed: 7 };"#;
 
-/// A customer whose NAT admits all outside hosts.
+/// A customer with a NAT that admits all outside hosts.
 const OPEN: &str = r#"
     Port<0> a { tenant: 1 }; Port<1> wan;
     NAT na { external: [203.0.113.10], filtering: endpoint_independent };
     pipelet { a <-> na <-> wan; }
     settings { seed: 7 };"#;
 
-/// Two wires, one behind the other: what leaves `a1` comes back at `b0`.
+/// Two wires in series: what leaves `a1` returns at `b0`.
 const WIRES: &str = r#"
     Port<0> a0; Port<1> a1; Port<2> b0; Port<3> b1;
     Monitor first;
@@ -191,7 +191,7 @@ fn replies_find_the_flow_of_a_tenant_that_nothing_rewrote() {
         arriving(0, 0, HOST, SERVER, "request"),
         arriving(1, 1, SERVER, HOST, "reply"),
         arriving(2, 0, HOST, SERVER, "request"),
-        // Nobody inside has asked for it.
+        // No host inside has sent a request.
         arriving(3, 1, v4(192, 0, 2, 54, 53), HOST, "unsolicited"),
     ];
     for (way, sink, report) in all_ways(LINE, &frames) {

@@ -1,6 +1,6 @@
 //! Flows that operators migrate while packets flow: what comes out is what a single unit makes of
 //! the same packets, flow by flow.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 

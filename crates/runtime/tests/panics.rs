@@ -1,6 +1,6 @@
 //! A function that panics at random: on one thread, on units, on units with threads, and on
-//! workers, packets are accounted for, other flows go on, and nothing is printed.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+//! workers, packets are accounted for, other flows continue, and nothing is printed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 

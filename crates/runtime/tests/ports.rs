@@ -1,5 +1,5 @@
 //! Faults in the configuration of ports.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use policy::Policy;
 

@@ -1,5 +1,5 @@
 //! Visibility of a run's seed.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 

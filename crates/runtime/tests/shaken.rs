@@ -1,6 +1,6 @@
 //! Threads of units that panic at random outside NFs: each continues with the next packet, and so
 //! do the others. All packets are accounted for, and all flows end.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 

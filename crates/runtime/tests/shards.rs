@@ -1,6 +1,6 @@
 //! Several workers, each with a part of the flows: what comes out is what a single runner makes of
 //! the same packets, whichever of them receives which.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 
@@ -218,7 +218,7 @@ fn answers_fragments_and_errors_find_their_flows() {
         }
         assert_eq!(came.len(), 4, "flow {flow}");
         assert!(came.iter().all(|(port, _, sent)| *port == 0 && network(sent)[16..20] == [10, 0, 0, 1]));
-        // An error about what left, and one about what nobody sent.
+        // An error about a packet that left, and one about a packet that was never sent.
         let error = unreachable(v4(192, 0, 2, 1, 0).addr, network(&whole[0].2));
         let told = send(1, &error, &mut sink);
         assert_eq!(network(&told[0].2)[16..20], [10, 0, 0, 1], "flow {flow}");
@@ -247,8 +247,8 @@ fn strange_errors_are_of_one_flow() {
     assert_eq!((sink.sent.len(), report.flows.started), (99, 1));
 }
 
-/// Two flows of two workers that would have one key behind the graph: the second one is refused, as
-/// in one graph.
+/// Two flows of two workers get the same key from the graph: the second one is refused, as in one
+/// graph.
 #[test]
 fn an_alias_is_one_flows() {
     let balance = "Port<0> a; Port<1> b; LoadBalancer lb { services: [ \
@@ -312,7 +312,7 @@ fn buffers_come_back() {
     assert_eq!((report.packets_out, report.drops.len()), (40_000, 0), "{:?}", report.drops);
 }
 
-/// A fragment whose first one never comes is held, once.
+/// A fragment without a first one is held, once.
 #[test]
 fn fragments_without_a_first_one_are_held() {
     let assemble = || assembly_of("nat.rvl", NAT);

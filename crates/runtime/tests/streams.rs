@@ -1,6 +1,6 @@
 //! Streams to the program of a native node: its frames have each byte once and in order, however
 //! segments arrive, and its answers take effect on later packets (E23).
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 
@@ -77,7 +77,7 @@ impl Trial {
         self.runner.flush(&mut self.sent).unwrap();
     }
 
-    /// Opens the connection of this client, whose next bytes are 101, and those of the server 501.
+    /// Opens the connection of this client. Its next bytes are 101, and those of the server 501.
     fn open(&mut self, client: Endpoint) {
         self.send(0, &tcp_segment(client, SERVER, 0x02, [100, 0], b""));
         self.send(1, &tcp_segment(SERVER, client, 0x12, [500, 101], b""));

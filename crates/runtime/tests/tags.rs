@@ -1,6 +1,6 @@
 //! Attributes that travel through external nodes: their layout, the paths of packets that bring
 //! them, and frames as tshark reads them (E24).
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 #[path = "../../functions/tests/tshark_support/mod.rs"]
@@ -18,7 +18,7 @@ use runtime::{Assembly, Frame, Ingress, Runner};
 use support::packets::{frame, udp, v4};
 use support::{Sink, assembly_of};
 
-/// A node behind a firewall and a classifier.
+/// A node after a firewall and a classifier.
 fn text(keys: &str) -> String {
     format!(
         "Port<0> a; Port<1> b; Port<2> c; Port<3> d;
@@ -110,7 +110,9 @@ struct Returned {
 impl Returned {
     fn tags(self, assembly: &Assembly) -> u64 {
         let (m, f, node) = (0, 1, 3);
-        let of = |owner, name, value| assembly.graph.attribute_field(owner, name).unwrap().put(value);
+        let of = |owner, name, value| {
+            assembly.graph.branches().unwrap().attribute_field(owner, name).unwrap().put(value)
+        };
         of(node, "class", self.class)
             | of(node, "sure", self.is_sure.into())
             | of(f, "safe", self.is_safe.into())
@@ -164,7 +166,7 @@ fn play(packets: &[Returned], batch: usize, consolidate: bool) -> Result<u64, Te
     }
     let fast = {
         runner.flush(&mut sink).unwrap();
-        runner.assembly().graph.fast_path().packets
+        runner.assembly().graph.report().fast_path().packets
     };
     // Packets of one flow leave in order, and all leave at the times at which they came.
     let mut sent: Vec<(u64, u16)> = sink.sent.iter().map(|(port, at_ns, _)| (*at_ns, *port)).collect();
@@ -201,14 +203,15 @@ fn packets_with_equal_attributes_follow_rules() {
 fn attributes_that_travel_share_no_bits() {
     let assembly = assembly_of("tags.rvl", &text(KEYS));
     let fields = [(0, "tenant"), (1, "safe"), (3, "class"), (3, "sure")];
-    let masks =
-        fields.map(|(owner, name)| assembly.graph.attribute_field(owner, name).unwrap().put(u64::MAX));
+    let masks = fields.map(|(owner, name)| {
+        assembly.graph.branches().unwrap().attribute_field(owner, name).unwrap().put(u64::MAX)
+    });
     let union = masks.iter().fold(0, |all, mask| {
         assert_eq!(all & mask, 0, "{masks:x?}");
         all | mask
     });
     assert_eq!(union.count_ones(), 21);
-    assert!(assembly.graph.attribute_field(2, "class").is_none());
+    assert!(assembly.graph.branches().unwrap().attribute_field(2, "class").is_none());
 }
 
 /// Another implementation reads what is written.

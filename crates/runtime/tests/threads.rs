@@ -1,6 +1,6 @@
 //! Units on threads of their own: what comes out is what a single unit makes of the same packets,
 //! flow by flow.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod support;
 
@@ -156,7 +156,7 @@ fn all_functions_in_one_graph() {
 }
 
 /// Refusal of flows does not depend on units. If old flows are evicted instead, every packet is
-/// accounted for, even those of flows whose indexes are taken during a handover.
+/// accounted for, also when an index changes its flow during a handover.
 #[test]
 fn flow_limit_holds_for_all_units_together() {
     let refuse = policy(
@@ -223,8 +223,8 @@ fn two_flows_want_one_key() {
     assert!(refused > 0, "no two such flows met");
 }
 
-/// Fragments that come before their first one wait for it, and go where that went; those that never
-/// get one give way to others.
+/// Fragments that arrive before their first one wait for it, and take its path; fragments without a
+/// first one give way to others.
 #[test]
 fn fragments_wait_for_their_first_one() {
     let server = v4(192, 0, 2, 1, 53);
@@ -251,7 +251,7 @@ fn fragments_wait_for_their_first_one() {
     assert!(report.drops["fragment-table-full"] > 0);
 }
 
-/// One that waited for its first one has come once.
+/// A fragment that waited for its first one counts once.
 #[test]
 fn every_packet_is_in_an_epoch() {
     let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));

@@ -1,6 +1,6 @@
 //! One unit is N units: whatever units packets are given to, what comes out is what a single one
 //! makes of them.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 mod support;
 
@@ -173,9 +173,8 @@ fn redundancy_eliminator(site: usize) -> String {
     )
 }
 
-/// Packets between two sites, through a function that all flows share something of: those that go
-/// there, and those that come from one with this policy at the other end. Some of the latter come
-/// twice.
+/// Packets between two sites, through a function with state that all flows share: packets sent from
+/// here, and packets from a site with this policy. Some of the latter arrive twice.
 fn between_sites(policy_there: &str, packets: u64, rate: f64) -> Vec<Arriving> {
     let here = profile(Payload::Random, packets, rate, SEED);
     let mut there = profile(Payload::Random, packets, rate, SEED + 1);
@@ -323,8 +322,8 @@ fn errors_about_an_expired_flow_are_flows_of_their_own() {
     }
 }
 
-/// When buffers run out time passes as far as the frame that asks for one; with one that is earlier
-/// it does not go back.
+/// When buffers run out, time advances to that of the frame that needs one; an earlier frame does
+/// not turn it back.
 #[test]
 fn time_does_not_go_back_when_buffers_run_out() {
     let (client, server) = (v4(10, 0, 0, 1, 1000), v4(192, 0, 2, 1, 53));
@@ -357,8 +356,8 @@ fn every_packet_is_in_an_interval() {
 #[test]
 fn batches_of_any_size_are_alike() {
     let frames = conversation("nat.rvl", &profile(Payload::Random, 3_000, 20_000.0, SEED));
-    // All the time; and now and then, behind a silence in which all units but one stop: three
-    // within one bucket of the load meter, and one behind it.
+    // Continuously; and in bursts after a silence that stops all units but one: three packets
+    // within one bucket of the load meter, and one after it.
     let burst = [0, 100_000, 200_000, 700_000];
     let pause_ns = |number: u64| number / 4 * 3_000_000_000 + burst[(number % 4) as usize];
     let paces: [(u64, &dyn Fn(u64) -> u64); 2] =

@@ -65,7 +65,7 @@ impl fmt::Display for ExpressionFeature {
 
 /// An expression with look-around, references or atomic groups.
 ///
-/// In the syntax of automata, each of these is a group, by whose number its meaning is found.
+/// In the syntax of automata, each of these is a group; its number leads to its meaning.
 pub(crate) struct BacktrackingSyntax {
     /// The expression.
     pub regex: String,
@@ -86,8 +86,8 @@ pub(crate) enum Group {
     Reference { to: usize, caseless: bool },
     /// The same by name, until all names are known.
     Name { name: Vec<u8>, caseless: bool },
-    /// Nothing. It begins an alternative, so that those with the same beginning are not merged:
-    /// that would change the order in which they are tried.
+    /// Nothing. It begins an alternative, so that alternatives with the same beginning are not
+    /// merged: that would change their order.
     Alternative,
 }
 

@@ -164,7 +164,7 @@ pub struct StreamSize {
     pub bytes: Comparison<u32>,
 }
 
-/// The side whose bytes are counted.
+/// The side with the counted bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamSide {
     /// The client's bytes.

@@ -118,22 +118,22 @@ const fn row(name: &'static str, kind: KeywordKind, takes: ArgumentKind, reader:
     Keyword { name, kind, status: KeywordStatus::Supported, takes, reader }
 }
 
-/// A keyword with an argument.
+/// Returns a keyword with an argument.
 const fn with(name: &'static str, kind: KeywordKind, read: reader::Function) -> Keyword {
     row(name, kind, ArgumentKind::Argument, Reader::Function(read))
 }
 
-/// A keyword with an optional argument.
+/// Returns a keyword with an optional argument.
 const fn maybe(name: &'static str, kind: KeywordKind, read: reader::Function) -> Keyword {
     row(name, kind, ArgumentKind::Maybe, Reader::Function(read))
 }
 
-/// A keyword without an argument.
+/// Returns a keyword without an argument.
 const fn alone(name: &'static str, kind: KeywordKind, read: reader::Function) -> Keyword {
     row(name, kind, ArgumentKind::Nothing, Reader::Function(read))
 }
 
-/// A keyword without an effect.
+/// Returns a keyword without an effect.
 const fn ignored(name: &'static str, kind: KeywordKind, takes: ArgumentKind) -> Keyword {
     Keyword { status: KeywordStatus::Ignored, ..row(name, kind, takes, Reader::None) }
 }

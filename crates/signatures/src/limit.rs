@@ -58,7 +58,7 @@ pub enum UniqueOn {
     DestinationPort,
 }
 
-/// The scope in which matches are counted.
+/// The scope of a count of matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TrackBy {
     /// `by_src`: the packet's source address.

@@ -143,8 +143,7 @@ impl ContentPosition {
 pub enum FastPattern {
     /// The whole pattern.
     Whole,
-    /// The whole pattern, whose presence suffices, because it may be anywhere
-    /// (`fast_pattern:only`).
+    /// The whole pattern. Its presence suffices, because it may be anywhere (`fast_pattern:only`).
     Only,
     /// A part of the pattern.
     Part {
@@ -270,7 +269,7 @@ pub struct ByteExtract {
     pub result: ByteVariable,
     /// The factor; 1 by default.
     pub multiplier: u16,
-    /// The alignment, 2 or 4, to which the result is rounded up.
+    /// The alignment, 2 or 4, of the result, which is rounded up.
     pub align: Option<u8>,
 }
 

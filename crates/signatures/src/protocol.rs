@@ -229,9 +229,9 @@ pub enum ProtocolMode {
     ToClient,
     /// `either`: the one detected in either direction.
     Either,
-    /// `final`: the one that the flow is parsed as.
+    /// `final`: the protocol that the flow is parsed as.
     Final,
-    /// `original`: the one before a protocol change.
+    /// `original`: the protocol before a change.
     Original,
 }
 

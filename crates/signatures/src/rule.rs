@@ -89,9 +89,9 @@ pub struct Rule {
 }
 
 impl Rule {
-    /// Returns the fast pattern: the content marked `fast_pattern`, or the one that is likely to be
-    /// rare. The result has the indices of the buffer in [`Rule::buffers`] and of the match in it;
-    /// `None` if no content is suitable.
+    /// Returns the fast pattern: the content marked `fast_pattern`, or the content likely to be
+    /// rarest. The result has the indices of the buffer in [`Rule::buffers`] and of the match in
+    /// it; `None` if no content is suitable.
     ///
     /// Negated contents are never chosen, marked or not, because finding one does not rule the
     /// match in. Without a mark, the buffers with the lowest rank are considered (application

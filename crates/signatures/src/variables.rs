@@ -156,7 +156,7 @@ fn found<G: Group>(name: Piece<'_>, group: Option<&Arc<G>>) -> ParseResult<Arc<G
         .ok_or_else(|| name.error(RuleError::UnknownVariable { name: name.text.to_owned(), kind: G::KIND }))
 }
 
-/// Resolves a variable after those that it names, and stores the results.
+/// Resolves a variable after the variables that it names, and stores the results.
 fn resolve<G: Group>(
     name: &str,
     definitions: &Definitions<'_>,

@@ -6,7 +6,7 @@ use protocol::dispatcher::Dispatcher;
 use crate::arriving::Arriving;
 use crate::workload::Packets;
 
-/// Packets that are known ahead.
+/// Number of packets known ahead.
 const AHEAD: usize = 16;
 
 /// A packet that is known ahead.
@@ -20,18 +20,18 @@ pub struct Coming {
     pub hash: u64,
 }
 
-/// The packets that come.
+/// The workload's packets, in order of arrival.
 #[derive(Clone, Debug)]
 pub struct Arrivals {
     packets: Packets,
     hasher: FlowHasher,
-    /// A ring; none: there are no more. Before the next one is the one that was given last.
+    /// A ring; `None` after the last packet. The slot before `next` holds the packet returned last.
     ahead: [Option<Coming>; AHEAD],
     next: usize,
 }
 
 impl Arrivals {
-    /// These packets.
+    /// Creates the arrivals of these packets.
     pub fn new(packets: Packets, hasher: FlowHasher) -> Arrivals {
         let mut arrivals = Arrivals { packets, hasher, ahead: [None; AHEAD], next: 0 };
         for place in 0..AHEAD - 1 {
@@ -40,13 +40,13 @@ impl Arrivals {
         arrivals
     }
 
-    /// When the next one comes; `u64::MAX`: none does.
+    /// Returns the time of the next arrival; `u64::MAX` if there is none.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         self.ahead[self.next].as_ref().map_or(u64::MAX, |coming| coming.arriving.time_ns)
     }
 
-    /// The next one, for this dispatcher.
+    /// Takes the next arrival, and prefetches for later ones at this dispatcher.
     #[inline]
     pub fn next(&mut self, dispatcher: &Dispatcher) -> Option<&Coming> {
         let (this, last) = (self.next, (self.next + AHEAD - 1) % AHEAD);
@@ -56,7 +56,7 @@ impl Arrivals {
             dispatcher.prefetch(last.hash);
         }
         if let Some(middle) = &self.ahead[(this + AHEAD / 2) % AHEAD] {
-            dispatcher.prefetch_flow(middle.hash);
+            dispatcher.guess(middle.hash);
         }
         self.ahead[this].as_ref()
     }
@@ -69,7 +69,7 @@ impl Arrivals {
     }
 }
 
-/// The key of a flow with this number: a client of its own, and a service that all use.
+/// Returns the key of a flow with this number: a client of its own, and a service that all use.
 #[inline]
 fn key(flow: u32) -> FlowKey {
     const SERVICE: ([u8; 4], [u8; 2]) = ([198, 18, 0, 1], 443u16.to_be_bytes());

@@ -1,11 +1,11 @@
 //! A packet of the workload.
 
-/// A packet that comes.
+/// A packet of the workload on arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arriving {
-    /// When.
+    /// Time of arrival.
     pub time_ns: u64,
-    /// Whose: flows are numbered.
+    /// The number of its flow.
     pub flow: u32,
     /// Bytes on the wire.
     pub len: u32,

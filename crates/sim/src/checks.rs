@@ -14,12 +14,12 @@ use crate::engine::{Processed, fold};
 /// The checks that have held so far.
 #[derive(Clone, Debug, Default)]
 pub struct Checks {
-    /// By index: the flow that has it.
+    /// The present flow of each index.
     flows: Vec<Account>,
-    /// Flows that had indexes before, and that are not done with.
+    /// Earlier flows of these indexes with packets in flight.
     past: BTreeMap<FlowId, Account>,
     counts: CheckCounts,
-    /// Packets whose fate is not known.
+    /// Packets in flight: neither processed nor dropped yet.
     under_way: u64,
 }
 
@@ -28,7 +28,7 @@ pub struct Checks {
 pub struct CheckCounts {
     /// Packets that the dispatcher numbered; each is one of the following.
     pub packets: u64,
-    /// Packets that were processed: once, in order, and on the state that the one before had left.
+    /// Packets processed once, in order, and on the state that their predecessor left.
     pub processed: u64,
     /// Packets that were dropped, with a reason.
     pub dropped: u64,
@@ -38,88 +38,88 @@ pub struct CheckCounts {
     pub states: u64,
 }
 
-/// A run did what it must not.
+/// A violation of an invariant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
-    /// A packet was processed twice, or behind one that is later in its flow.
+    /// A packet was processed twice, or after a later packet of its flow.
     #[error("{flow}: packet {seq} was processed at {unit} after packet {last}")]
     OutOfOrder {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
-        /// The flow's packet that was processed before.
+        /// Seq of the flow's packet processed before.
         last: u64,
-        /// Where.
+        /// The unit.
         unit: UnitId,
     },
-    /// A packet met another state than the one that the packet before had left.
+    /// A packet met a state other than its predecessor left.
     #[error("{flow}: packet {seq} was processed at {unit} on a state that is not the one packet {last} left")]
     WrongState {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
-        /// The flow's packet that was processed before; 0: none.
+        /// Seq of the flow's packet processed before; 0 if none was.
         last: u64,
-        /// Where.
+        /// The unit.
         unit: UnitId,
     },
-    /// A packet has two fates, or never existed.
+    /// A packet has two fates, or should have none.
     #[error("{flow}: packet {seq} has more than one fate, or should have none")]
     Fates {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
     },
-    /// A unit dropped a packet as one that came too late, where none can.
+    /// A unit dropped a packet as late, although none can be late.
     #[error("{flow}: packet {seq} came too late, although nothing is lost or overtaken")]
     Late {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Which.
+        /// The packet's seq.
         seq: u64,
     },
-    /// Packets are not accounted for.
+    /// Packets have no fate.
     #[error("{flow}: {packets} packets are not accounted for")]
     Unaccounted {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
-        /// Number of packets; 0: the right number of wrong ones.
+        /// Number of packets; 0 if only their identity is wrong.
         packets: u64,
     },
-    /// A state is not what the flow's packets make of one.
+    /// A final state differs from the result of the flow's packets.
     #[error("{flow}: its state at the end is not what its packets make of one")]
     WrongEnd {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
     },
-    /// A flow has ended, and ends once more.
+    /// A flow ended twice.
     #[error("{flow} ended more than once")]
     EndedTwice {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
     },
     /// A flow has no state at the end, or several.
     #[error("{flow}: {states} units have its state at the end")]
     States {
-        /// Whose.
+        /// The flow.
         flow: FlowId,
         /// Number of states.
         states: u32,
     },
-    /// Packets or messages did not finish within `patience`.
+    /// Packets or messages were in flight for longer than `patience`.
     #[error("{packets} packets and {messages} messages are still under way")]
     Unfinished {
-        /// Packets whose fate is not known.
+        /// Packets in flight.
         packets: u64,
-        /// Messages.
+        /// Messages in flight.
         messages: u64,
     },
 }
 
-/// A flow's account.
+/// The packets and state of a flow.
 #[derive(Clone, Copy, Debug, Default)]
 struct Account {
     generation: u32,
@@ -130,9 +130,9 @@ struct Account {
     last: u64,
     /// The state after that packet.
     state: u64,
-    /// Packets that were stamped, less those whose fate is known.
+    /// Packets that were stamped, less those processed or dropped.
     open: u64,
-    /// The same as a sum of their seqs, scrambled: 0 if they are the same packets.
+    /// Sum of the scrambled seqs of the same packets: 0 if exactly the stamped packets had a fate.
     balance: u64,
 }
 
@@ -144,13 +144,13 @@ impl Account {
 }
 
 impl Checks {
-    /// The account of the flow in this index is on its way to the cache.
+    /// Prefetches the account of the flow with this index.
     #[inline]
     pub fn prefetch(&self, index: u32) {
         packet::memory::prefetch_all(self.flows.as_ptr().wrapping_add(index as usize));
     }
 
-    /// The dispatcher has numbered a packet.
+    /// Notes that the dispatcher has numbered a packet.
     #[inline]
     pub fn stamped(&mut self, flow: FlowId, seq: u64) {
         let index = flow.index as usize;
@@ -171,10 +171,10 @@ impl Checks {
         self.under_way += 1;
     }
 
-    /// A unit has processed a packet.
+    /// Notes that a unit has processed a packet.
     ///
     /// # Errors
-    /// If that was not the packet's turn, or the state not the right one.
+    /// If it was not the packet's turn, or the unit had another state than its predecessor left.
     #[inline]
     pub fn processed(&mut self, unit: UnitId, done: &Processed) -> Result<(), Violation> {
         let (flow, seq) = (done.flow, done.packet.seq);
@@ -194,7 +194,7 @@ impl Checks {
         Ok(())
     }
 
-    /// A packet was dropped.
+    /// Notes that a packet was dropped.
     ///
     /// # Errors
     /// If it had another fate before.
@@ -203,7 +203,7 @@ impl Checks {
         self.fate(flow, seq, |_| Ok(()))
     }
 
-    /// A link has lost a packet.
+    /// Notes that a link has lost a packet.
     ///
     /// # Errors
     /// If it had another fate before.
@@ -212,10 +212,10 @@ impl Checks {
         self.fate(flow, seq, |_| Ok(()))
     }
 
-    /// A flow has ended with this state.
+    /// Notes that a flow has ended with this state.
     ///
     /// # Errors
-    /// If that is not the oracle's, or if it ended before.
+    /// If the oracle has another state, or the flow has ended before.
     pub fn ended(&mut self, flow: FlowId, state: u64) -> Result<(), Violation> {
         self.counts.states += 1;
         let (account, is_past) = self
@@ -231,16 +231,17 @@ impl Checks {
         Ok(())
     }
 
-    /// Packets whose fate is not known.
+    /// Returns the number of packets in flight.
     #[inline]
     pub fn under_way(&self) -> u64 {
         self.under_way
     }
 
-    /// The end: these are all states that units have.
+    /// Checks the end of a run, with all states that units have.
     ///
     /// # Errors
-    /// If a packet is not accounted for, or a flow has not exactly one state, or not the oracle's.
+    /// If a packet has no fate, or a flow has not exactly one state, or another state than the
+    /// oracle's.
     pub fn finish(mut self, states: impl Iterator<Item = (FlowId, u64)>) -> Result<CheckCounts, Violation> {
         for (flow, state) in states {
             let (account, _) = self.account(flow).ok_or(Violation::States { flow, states: 1 })?;
@@ -266,7 +267,7 @@ impl Checks {
         Ok(self.counts)
     }
 
-    /// A flow's account, and whether it had its index before another.
+    /// Returns a flow's account, and whether another flow has its index now.
     #[inline]
     fn account(&mut self, flow: FlowId) -> Option<(&mut Account, bool)> {
         match self.flows.get_mut(flow.index as usize) {
@@ -275,8 +276,8 @@ impl Checks {
         }
     }
 
-    /// A packet's fate is known, and goes into its flow's account. One that had its index before
-    /// another is forgotten if it is done with: what is said of it from now on is a mistake.
+    /// Records a packet's fate in its flow's account. The account of an index's earlier flow is
+    /// removed once it is complete; a later fate of that flow is a violation.
     #[inline]
     fn fate(
         &mut self,

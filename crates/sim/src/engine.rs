@@ -1,4 +1,4 @@
-//! The simulated engine: its states encode exactly which packets made them, and in which order.
+//! The simulated engine: a state encodes exactly its packets and their order.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -12,9 +12,9 @@ use crate::service::{Service, Spent};
 /// A packet at a unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
-    /// When it came to the dispatcher.
+    /// Time of arrival at the dispatcher.
     pub came_ns: u64,
-    /// When it came to its unit; `u64::MAX`: it has not.
+    /// Time of arrival at its unit; `u64::MAX` before.
     pub at_unit_ns: u64,
     /// Its number in its flow.
     pub seq: u64,
@@ -30,16 +30,16 @@ pub fn fold(state: u64, seq: u64) -> u64 {
     packet::split_mix(&mut sum)
 }
 
-/// A packet was processed.
+/// A processed packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Processed {
     /// Its flow.
     pub flow: FlowId,
     /// The packet.
     pub packet: Packet,
-    /// The flow's state that it met.
+    /// The flow's state before it.
     pub before: u64,
-    /// When it was done.
+    /// Time of its end.
     pub done_ns: u64,
 }
 
@@ -50,40 +50,40 @@ pub struct Counting {
     spent: Spent,
     len: StateLen,
     states: States,
-    /// When the last packet was done, or is.
+    /// End of the last packet.
     done_ns: u64,
-    /// From when on it can do something else.
+    /// Time when the engine can take the next packet.
     free_ns: u64,
-    /// Cost of messages below a nanosecond.
+    /// Picoseconds of messages that were not charged yet, below a nanosecond.
     rest_ps: u64,
     /// Packets processed since the last call of `take`.
     processed: Vec<Processed>,
-    /// Flows that ended, with their states, since they were taken last.
+    /// Flows that ended since the last call of `take_ended`, with their states.
     ended: Vec<(FlowId, u64)>,
 }
 
-/// Bytes of a saved state. They are made up, of what a packet has made of those before, and of the
-/// flow's number; none is likely to be zero, or to be the same by chance.
+/// Bytes of a saved state. They are generated from the fold of the packets and the flow's number;
+/// none is likely to be zero, or the same by chance.
 #[derive(Clone, Copy, Debug)]
 pub struct StateLen {
-    /// All of them.
+    /// All bytes.
     pub all: usize,
-    /// Those that each packet changes; the others stay as they are as long as the flow.
+    /// Bytes that each packet changes; the others never change.
     pub changes: usize,
 }
 
 impl StateLen {
-    /// The least bytes of a saved state, which each packet changes.
+    /// Least bytes of a saved state; each packet changes them.
     const MIN: usize = size_of::<u64>();
 
-    /// As these units have it.
+    /// Returns the lengths for these units.
     pub fn of(units: &UnitsSettings) -> StateLen {
         let all = (units.state.0 as usize).max(StateLen::MIN);
         let changes = units.changes.map_or(all, |size| (size.0 as usize).clamp(StateLen::MIN, all));
         StateLen { all, changes }
     }
 
-    /// All bytes but the first eight, piece by piece.
+    /// Returns all bytes but the first eight, piece by piece.
     fn rest(self, flow: FlowId, fold: u64) -> impl Iterator<Item = ([u8; 8], usize)> {
         let mut constant = u64::from(flow.index) << 32 | u64::from(flow.generation);
         let constant = packet::split_mix(&mut constant).to_be_bytes();
@@ -95,7 +95,7 @@ impl StateLen {
 }
 
 impl Counting {
-    /// Creates an engine whose flows have `len` bytes of state.
+    /// Creates an engine with flow states of `len` bytes.
     pub fn new(service: Service, len: StateLen) -> Counting {
         Counting {
             service,
@@ -110,13 +110,14 @@ impl Counting {
         }
     }
 
-    /// When it is done with what it was given.
+    /// Returns the end of the last packet.
     #[inline]
     pub fn done_ns(&self) -> u64 {
         self.done_ns
     }
 
-    /// From when on it can do something else: once it is done, and has quota left.
+    /// Returns the time when the engine can take the next packet: after its end, and with quota
+    /// left.
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.free_ns
@@ -133,7 +134,7 @@ impl Counting {
         }
     }
 
-    /// The whole nanoseconds of what takes this, and of what was left before.
+    /// Adds picoseconds to the remainder, and returns its whole nanoseconds.
     fn whole_ns(&mut self, ps: u64) -> u64 {
         self.rest_ps = self.rest_ps.saturating_add(ps);
         let whole_ns = self.rest_ps / 1_000;
@@ -141,20 +142,20 @@ impl Counting {
         whole_ns
     }
 
-    /// Returns true if there are packets or ends to take.
+    /// Returns true if there are processed packets or ended flows to take.
     #[inline]
     pub fn has_news(&self) -> bool {
         !(self.processed.is_empty() && self.ended.is_empty())
     }
 
-    /// Flows that ended since the last call, with their states, in place of an empty list, which is
-    /// used from now on.
+    /// Takes the flows that ended since the last call, with their states. Uses the empty list from
+    /// now on.
     #[inline]
     pub fn take_ended(&mut self, empty: Vec<(FlowId, u64)>) -> Vec<(FlowId, u64)> {
         std::mem::replace(&mut self.ended, empty)
     }
 
-    /// The state that a packet left, as it is saved.
+    /// Returns the saved form of the state after a packet.
     pub fn bytes_after(&self, done: &Processed) -> Vec<u8> {
         let mut bytes = Vec::new();
         self.write(done.flow, fold(done.before, done.packet.seq), &mut bytes);
@@ -167,7 +168,7 @@ impl Counting {
         self.len.rest(flow, fold).for_each(|(bytes, len)| out.extend_from_slice(&bytes[..len]));
     }
 
-    /// All flows that have a state here, with it.
+    /// Returns all flows with a state here, and the states.
     pub fn states(&self) -> impl Iterator<Item = (FlowId, u64)> + '_ {
         self.states.iter().map(|(&flow, &state)| (flow, state))
     }
@@ -230,11 +231,11 @@ impl Engine for Counting {
     }
 }
 
-/// States by flow. Each unit has few of all flows: a table of those lies closer together than a
-/// place for each.
+/// States by flow. Each unit has few of all flows, so a table of these is denser than an array by
+/// index.
 type States = HashMap<FlowId, u64, BuildHasherDefault<FlowHash>>;
 
-/// Scrambles what flows are called; the same way in every run.
+/// A hasher of flow ids; the same in every run.
 #[derive(Clone, Copy, Debug, Default)]
 struct FlowHash(u64);
 

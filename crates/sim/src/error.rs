@@ -1,14 +1,14 @@
-//! Scenarios that cannot be simulated.
+//! Errors of scenarios.
 
 use std::path::PathBuf;
 
-/// A scenario cannot be simulated.
+/// A scenario that cannot be simulated.
 #[derive(Debug, thiserror::Error)]
 pub enum SimulationError {
-    /// The dispatcher refuses what the scenario says about it.
+    /// The dispatcher's settings are invalid.
     #[error("[dispatcher] and [units]: {0}")]
     Dispatcher(#[from] protocol::dispatcher::DispatcherError),
-    /// Units have a quota, and nothing says what a packet takes.
+    /// Units have a quota, but packets have no cost.
     #[error("[units]: {0}")]
     Quota(#[from] crate::service::NoQuota),
     /// More flows than units can number.
@@ -19,7 +19,7 @@ pub enum SimulationError {
         /// The limit.
         most: u32,
     },
-    /// Flows have states that are too large.
+    /// The states of flows are too large.
     #[error("[units]: `state` is {0} bytes, and at most {STATE_MAX}")]
     State(u64),
     /// The workload has more flows than units can know.
@@ -33,15 +33,15 @@ pub enum SimulationError {
     /// The scenario's capture has not been read.
     #[error("[workload.capture]: {} was not read", .0.display())]
     Unread(PathBuf),
-    /// The run takes no time, or its intervals do not, or there would be too many of them.
+    /// The run or its intervals have length 0, or there are too many intervals.
     #[error(
         "[run]: `time` and `interval` are longer than 0, and there are at most {INTERVALS_MAX} intervals"
     )]
     Time,
 }
 
-/// The most bytes of a flow's state.
+/// Limit on the bytes of a flow's state.
 pub const STATE_MAX: u64 = 16 << 20;
 
-/// The most intervals of a run.
+/// Limit on the intervals of a run.
 pub const INTERVALS_MAX: u64 = 1_000_000;

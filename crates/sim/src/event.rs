@@ -1,10 +1,10 @@
-//! The queue of what is going to happen.
+//! The event queue.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::ops::RangeInclusive;
 
-/// Bits of a time that are behind its last digit: 256 ns, in which few events happen.
+/// Low bits of a time, below its last digit: 256 ns, an interval with few events.
 const REST_BITS: u32 = 8;
 
 /// Bits of a time's digit.
@@ -16,48 +16,47 @@ const DIGITS: usize = 1 << DIGIT_BITS;
 /// Digits of a time.
 const LEVELS: usize = (u64::BITS - REST_BITS).div_ceil(DIGIT_BITS) as usize;
 
-/// Most events that are sorted rather than distributed over buckets, if possible.
+/// Limit on the events that are sorted rather than distributed over buckets, if possible.
 const SORTED_MAX: usize = 32;
 
 /// Events shown when a bucket moves: few enough for the cache, enough to prefetch in time.
 const SHOWN: RangeInclusive<usize> = 4..=256;
 
-/// Events in order of time; those of one moment in the order in which they were added.
+/// Events in order of time; events of one moment in order of addition.
 ///
-/// A radix heap whose next events are sorted. Time never goes back, so an event lies in the bucket
-/// of the highest digit in which its time differs from a time before it, and of what that digit is.
-/// The bucket that comes first has the next events, once there are none: if there are few, or their
-/// times have the same digits, they are sorted; else they move to lower buckets. What is added so
-/// late that it comes before other buckets goes into a heap, and is behind the sorted ones of the
-/// same moment, as it came later. So an event is appended once or twice, and sorted with some
-/// others, whatever the number of events.
+/// A radix heap with sorted next events. Time never goes back. An event's bucket is given by the
+/// highest digit that differs from the base time, and by that digit's value. When the sorted events
+/// are used up, the first bucket follows: if it has few events, or their times have the same
+/// digits, they are sorted; else they move to lower buckets. An event that is added before the
+/// first bucket's time goes into a heap, which follows the sorted events of the same moment,
+/// because it was added later. So an event is appended once or twice, and sorted with some others,
+/// whatever the number of events.
 #[derive(Clone, Debug)]
 pub struct EventQueue<T> {
-    /// By digit, level after level. They keep the order in which events were added.
+    /// By digit, level after level, each in order of addition.
     buckets: Box<[Vec<(u64, T)>; LEVELS * DIGITS]>,
     /// Bitmap of the buckets with events in each level; all are later than the current one.
     filled: [u64; LEVELS],
     /// Bitmap of the levels with such buckets.
     levels: u16,
-    /// A time that no event in a bucket is before: its digits are those that theirs are compared
-    /// with.
+    /// The base time, not after any event in a bucket; event times are compared with its digits.
     base_ns: u64,
     /// The next events, in order.
     sorted: Vec<(u64, T)>,
-    /// Events of these that have been taken.
+    /// Number of `sorted` events that were taken.
     taken: usize,
-    /// Events added since that are not later than this time.
+    /// Events added since then that are not later than `sorted_until_ns`.
     late: BinaryHeap<Late<T>>,
     sorted_until_ns: u64,
-    /// Events ever added to these.
+    /// Number of events ever added to `late`.
     late_added: u64,
-    /// The time of the event that was taken last.
+    /// The time of the last event taken.
     now_ns: u64,
-    /// The time of the next one; `u64::MAX`: there is none.
+    /// The time of the next event; `u64::MAX` if there is none.
     next_ns: u64,
 }
 
-/// An event that was added when those around it had been sorted already.
+/// An event that was added after its neighbours in time had been sorted.
 #[derive(Clone, Copy, Debug)]
 struct Late<T> {
     at_ns: u64,
@@ -66,7 +65,7 @@ struct Late<T> {
 }
 
 impl<T: Copy> EventQueue<T> {
-    /// None, at time 0.
+    /// Creates an empty queue at time 0.
     pub fn new() -> EventQueue<T> {
         EventQueue {
             buckets: Box::new(std::array::from_fn(|_| Vec::new())),
@@ -83,7 +82,7 @@ impl<T: Copy> EventQueue<T> {
         }
     }
 
-    /// Adds an event. One of the past happens now.
+    /// Adds an event. An event of the past happens now.
     #[inline]
     pub fn push(&mut self, at_ns: u64, event: T) {
         let at_ns = at_ns.max(self.now_ns);
@@ -95,14 +94,14 @@ impl<T: Copy> EventQueue<T> {
         self.next_ns = self.next_ns.min(at_ns);
     }
 
-    /// When the next event is to happen; `u64::MAX`: there is none.
+    /// Returns the time of the next event; `u64::MAX` if there is none.
     #[inline]
     pub fn next_ns(&self) -> u64 {
         self.next_ns
     }
 
-    /// Takes the next event. Its time is the present from then on. Most events are shown a few of
-    /// them ahead, several at a time, so that what they are about may be brought to the cache.
+    /// Takes the next event. Its time is the present from then on. Calls `show` with most events
+    /// ahead of their time, several at once, so that the caller can prefetch their data.
     #[inline]
     pub fn pop(&mut self, show: impl FnMut(&[(u64, T)])) -> Option<(u64, T)> {
         let next = match self.sorted.get(self.taken) {
@@ -127,15 +126,15 @@ impl<T: Copy> EventQueue<T> {
         self.next_ns == u64::MAX
     }
 
-    /// Adds an event that is one of the next ones.
-    #[inline(never)] // So that what it needs is no burden to others.
+    /// Adds an event before the end of the sorted ones.
+    #[inline(never)] // Rare: it would only enlarge its callers.
     fn add_late(&mut self, at_ns: u64, event: T) {
         self.sorted_until_ns = self.sorted_until_ns.max(at_ns);
         self.late.push(Late { at_ns, number: self.late_added, event });
         self.late_added += 1;
     }
 
-    /// Puts an event that is behind the next ones into its bucket.
+    /// Adds an event after the next ones to its bucket.
     #[inline]
     fn add(&mut self, at_ns: u64, event: T) {
         let differs = (at_ns ^ self.base_ns) >> REST_BITS;
@@ -146,7 +145,7 @@ impl<T: Copy> EventQueue<T> {
         self.levels |= 1 << level;
     }
 
-    /// Takes the bucket that is next off the list: its level and its place.
+    /// Removes the next bucket from the bitmaps, and returns its level and place.
     #[inline]
     fn take_lowest(&mut self) -> Option<(usize, usize)> {
         if self.levels == 0 {
@@ -161,7 +160,7 @@ impl<T: Copy> EventQueue<T> {
         Some((level, level * DIGITS + digit))
     }
 
-    /// The next events are those of the bucket that is next.
+    /// Sorts the events of the next bucket.
     fn sort_next(&mut self, mut show: impl FnMut(&[(u64, T)])) {
         self.sorted.clear();
         self.taken = 0;
@@ -181,7 +180,7 @@ impl<T: Copy> EventQueue<T> {
             }
             let mut moving = std::mem::take(bucket);
             moving.drain(..).for_each(|(at_ns, event)| self.add(at_ns, event));
-            self.buckets[place] = moving; // It keeps its memory.
+            self.buckets[place] = moving; // The bucket keeps its memory.
         }
     }
 }
@@ -192,7 +191,7 @@ impl<T: Copy> Default for EventQueue<T> {
     }
 }
 
-/// The first one is the greatest: that is the one which a heap has on top.
+/// Reversed, because a heap has its greatest item on top.
 impl<T> Ord for Late<T> {
     #[inline]
     fn cmp(&self, other: &Late<T>) -> Ordering {

@@ -170,7 +170,7 @@ pub fn runner(
         config,
         make: Box::new(make),
         local: LocalGraph::placeholder(&assembly.graph)?,
-        shared: assembly.graph.share(),
+        shared: assembly.graph.sharing().share(),
         units: (0..units).map(|_| None).collect(),
         random: Random::new(seed, "faulty links"),
         now_ns: 0,
@@ -499,7 +499,7 @@ impl Fleet for Faulty {
     fn has_finished(&mut self) -> bool {
         let has_finished = self.reports.is_empty();
         if has_finished {
-            self.local.graph.part();
+            self.local.graph.sharing().part();
         }
         has_finished
     }

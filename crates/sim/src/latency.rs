@@ -3,10 +3,10 @@
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Latencies beyond this count as this: an hour.
+/// Limit on latencies, an hour; longer ones count as this.
 const MOST_NS: u64 = 3_600_000_000_000;
 
-/// Digits that are kept of a latency.
+/// Significant digits of a latency.
 const DIGITS: u8 = 3;
 
 /// Counts latencies, each to three digits (R7).
@@ -40,7 +40,7 @@ pub struct LatencyReport {
 }
 
 impl Latencies {
-    /// None.
+    /// Creates an empty histogram.
     pub fn new() -> Latencies {
         #[expect(
             clippy::expect_used,
@@ -50,7 +50,7 @@ impl Latencies {
         Latencies { histogram, sum_ns: 0 }
     }
 
-    /// Counts one.
+    /// Counts a latency.
     #[inline]
     pub fn add(&mut self, ns: u64) {
         self.sum_ns += u128::from(ns);

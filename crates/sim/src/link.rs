@@ -1,4 +1,4 @@
-//! Links: when what is sent arrives, if it does.
+//! Links: arrival times, losses and repetitions.
 
 use protocol::message::UnitId;
 
@@ -10,7 +10,7 @@ use crate::scenario::{self, LinkSettings, MessageFaults};
 pub struct Links {
     dispatcher_to_unit: Lanes,
     unit_to_unit: Lanes,
-    /// Copies keep their order, and what is asked for overtakes them.
+    /// Replicas keep their order; pulled states overtake them.
     copies: Lanes,
     unit_to_router: Lanes,
     unit_to_store: Lanes,
@@ -19,7 +19,7 @@ pub struct Links {
     messages: MessageFaults,
     copy_ns: u64,
     bandwidth_bps: u64,
-    /// Until when each unit is busy sending states.
+    /// End of each unit's transmission of states.
     sending_until_ns: Vec<u64>,
     random: Random,
 }
@@ -28,11 +28,11 @@ pub struct Links {
 #[derive(Clone, Debug)]
 struct Lanes {
     link: LinkSettings,
-    /// When the latest arrives of what each link carries: nothing behind it comes before.
+    /// Latest arrival on each link; later messages do not arrive before it.
     last_ns: Vec<u64>,
 }
 
-/// When a message of a unit arrives: once, twice or not at all.
+/// Arrival times of a unit's message: once, twice or not at all.
 pub type Arrivals = [Option<u64>; 2];
 
 /// The payload of a message between units.
@@ -56,7 +56,7 @@ pub enum Carried {
 }
 
 impl Links {
-    /// The links of this many units.
+    /// Creates the links of this many units.
     pub fn new(links: &scenario::Links, units: u16, seed: u64) -> Links {
         let units = usize::from(units);
         let lanes = |link, count| Lanes { link, last_ns: vec![0; count] };
@@ -76,29 +76,29 @@ impl Links {
         }
     }
 
-    /// A packet from the dispatcher to a unit.
+    /// Returns the fate of a packet from the dispatcher to a unit.
     #[inline]
     pub fn packet(&mut self, now_ns: u64, to: UnitId) -> Carried {
         self.dispatcher_to_unit.packet(now_ns, to.index(), &mut self.random)
     }
 
-    /// A packet from a unit to another.
+    /// Returns the fate of a packet from a unit to another.
     pub fn packet_between(&mut self, now_ns: u64, from: UnitId, to: UnitId) -> Carried {
         self.unit_to_unit.packet(now_ns, from.index() * self.units + to.index(), &mut self.random)
     }
 
-    /// A message from the dispatcher to a unit: when it arrives.
+    /// Returns the arrival of a message from the dispatcher to a unit.
     pub fn message(&mut self, now_ns: u64, to: UnitId) -> u64 {
         self.dispatcher_to_unit.message(now_ns, to.index(), &mut self.random)
     }
 
-    /// A message from a unit to the dispatcher: when it arrives.
+    /// Returns the arrivals of a message from a unit to the dispatcher.
     pub fn message_to_dispatcher(&mut self, now_ns: u64, from: UnitId) -> Arrivals {
         let arrives_ns = self.unit_to_router.message(now_ns, from.index(), &mut self.random);
         self.spoilt(arrives_ns)
     }
 
-    /// A request from a unit to the store: when it arrives.
+    /// Returns the arrival of a request from a unit at the store.
     pub fn request(&mut self, now_ns: u64, from: UnitId) -> u64 {
         self.unit_to_store.message(now_ns, from.index(), &mut self.random)
     }
@@ -108,11 +108,11 @@ impl Links {
         self.store_to_unit.message(now_ns, to.index(), &mut self.random)
     }
 
-    /// A message from a unit to another: when it arrives.
+    /// Returns the arrivals of a message from a unit to another.
     ///
-    /// States leave a unit one behind the other. One that is asked for takes as long as any message
-    /// then, so that a request and its answer take a round trip (the tail of S93), and overtakes
-    /// copies, which take what they do (S64).
+    /// States leave a unit one after the other. Then a pulled state takes as long as any message,
+    /// so that a pull and its answer take a round trip (the tail of S93). It overtakes replicas,
+    /// which have their own latency (S64).
     pub fn message_between(&mut self, now_ns: u64, from: UnitId, to: UnitId, cargo: Cargo) -> Arrivals {
         let lane = from.index() * self.units + to.index();
         let arrives_ns = match cargo {
@@ -137,7 +137,7 @@ impl Links {
         *sending
     }
 
-    /// When a message arrives that would arrive then.
+    /// Applies the faults of messages to an arrival.
     fn spoilt(&mut self, arrives_ns: u64) -> Arrivals {
         let MessageFaults { loss, again, late, late_by } = self.messages;
         let later_ns = |random: &mut Random| arrives_ns + random.below(late_by.0 + 1);
@@ -173,7 +173,7 @@ impl Lanes {
         now_ns + self.link.latency.0 + late_ns
     }
 
-    /// Not before what was sent before.
+    /// Delays an arrival until that of the message before.
     #[inline]
     fn in_order(&mut self, lane: usize, arrives_ns: u64) -> u64 {
         let last = &mut self.last_ns[lane];

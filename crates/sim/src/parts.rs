@@ -6,7 +6,7 @@ use protocol::message::UnitId;
 
 use crate::scenario::{AssignmentMode, Scenario};
 
-/// The dispatcher of this scenario.
+/// Returns the dispatcher's configuration in this scenario.
 pub fn dispatcher_config(scenario: &Scenario, seed: u64) -> protocol::dispatcher::Config {
     let (dispatcher, units) = (&scenario.dispatcher, &scenario.units);
     protocol::dispatcher::Config {
@@ -59,7 +59,7 @@ impl From<AssignmentMode> for protocol::dispatcher::Granularity {
     }
 }
 
-/// A unit of this scenario.
+/// Returns the units' configuration in this scenario.
 pub fn unit_config(scenario: &Scenario) -> protocol::unit::Config {
     let (dispatcher, units) = (&scenario.dispatcher, &scenario.units);
     protocol::unit::Config {

@@ -1,24 +1,24 @@
-//! Units that are started before anybody orders one (S106).
+//! Units that are started before any is ordered (S106).
 
 use protocol::metering::Tariff;
 use serde::Serialize;
 
 use crate::scenario::UnitsSettings;
 
-/// A pool of units that wait, started, for an order. Who takes one has another one started in its
-/// place; one that stops comes back if there is room.
+/// A pool of started, warm units. A unit taken from it is replaced by starting another; a stopped
+/// unit returns to it if there is room.
 #[derive(Clone, Debug)]
 pub struct WarmPool {
     size: u16,
-    /// From the order until a unit is ready that has to be started.
+    /// Time from the order of a cold unit until it is ready.
     cold_ns: u64,
-    /// The same of one that waits.
+    /// The same for a warm unit.
     warm_ns: u64,
-    /// Those that wait.
+    /// Warm units.
     waiting: u16,
-    /// Those that are being started to wait.
+    /// Units that are being started for the pool.
     starting: u16,
-    /// Until when `unit_ns` is counted.
+    /// End of the time that is counted in `unit_ns`.
     counted_ns: u64,
     pub counters: PoolCounters,
 }
@@ -26,22 +26,22 @@ pub struct WarmPool {
 /// Counters of a pool of warm units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolCounters {
-    /// Orders for which a unit waited.
+    /// Orders met by a warm unit.
     pub warm_starts: u64,
-    /// Orders for which one had to be started.
+    /// Orders that had to start a unit.
     pub cold_starts: u64,
-    /// Time of units that waited or were started to wait.
+    /// Time of units that were warm or being started for the pool.
     pub unit_ns: u64,
 }
 
 /// Benefit and cost of a pool of warm units.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct WarmUnits {
-    /// Orders for which a unit waited.
+    /// Orders met by a warm unit.
     pub warm_starts: u64,
-    /// Orders for which one had to be started.
+    /// Orders that had to start a unit.
     pub cold_starts: u64,
-    /// Time of units that waited, on top of [`protocol::metering::Tracking::unit_seconds`].
+    /// Time of warm units, in addition to [`protocol::metering::Tracking::unit_seconds`].
     pub unit_seconds: f64,
     /// Its cost to the provider, in addition to the bill's `cost`.
     pub cost: f64,
@@ -63,14 +63,14 @@ impl WarmUnits {
 /// Outcome of an order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The unit is ready after so long.
+    /// Time until the unit is ready.
     pub ready_after_ns: u64,
-    /// Another one waits after so long, if one is started in its place: see [`WarmPool::filled`].
+    /// Time until its replacement is warm, if one is started: see [`WarmPool::filled`].
     pub filled_after_ns: Option<u64>,
 }
 
 impl WarmPool {
-    /// A pool that is full.
+    /// Creates a full pool.
     pub fn new(units: &UnitsSettings) -> WarmPool {
         WarmPool {
             size: units.warm,
@@ -83,7 +83,7 @@ impl WarmPool {
         }
     }
 
-    /// A unit is ordered.
+    /// Orders a unit.
     pub fn order(&mut self, now_ns: u64) -> Start {
         self.count(now_ns);
         if self.waiting == 0 {
@@ -96,20 +96,20 @@ impl WarmPool {
         Start { ready_after_ns: self.warm_ns, filled_after_ns: Some(self.cold_ns) }
     }
 
-    /// A replacement is warm. It waits, unless a stopped unit has filled its place: then it ends.
+    /// Notes that a replacement is warm. It stays, unless a stopped unit has filled its place.
     pub fn filled(&mut self, now_ns: u64) {
         self.count(now_ns);
         self.starting -= 1;
         self.waiting += u16::from(self.waiting < self.size);
     }
 
-    /// A unit has stopped: it waits, if there is room.
+    /// Notes that a unit has stopped: it stays warm, if there is room.
     pub fn give_back(&mut self, now_ns: u64) {
         self.count(now_ns);
         self.waiting += u16::from(self.waiting < self.size);
     }
 
-    /// Counts what waited until now.
+    /// Counts the time of warm units until now.
     pub fn count(&mut self, now_ns: u64) {
         let time_ns = now_ns.saturating_sub(self.counted_ns);
         self.counters.unit_ns += time_ns * u64::from(self.waiting + self.starting);
@@ -134,16 +134,16 @@ mod tests {
         pool.give_back(2_000);
         assert_eq!(pool.order(2_100).ready_after_ns, 10, "it had come back");
         pool.give_back(2_200);
-        // Two were started in the place of others, and one has come back: there is room for one.
+        // Two replacements were started, and one unit has returned: there is room for one.
         pool.filled(2_600);
         pool.filled(3_100);
         pool.count(4_000);
         let PoolCounters { warm_starts, cold_starts, unit_ns } = pool.counters;
         assert_eq!((warm_starts, cold_starts), (3, 1));
-        let by_hand = 2_000 // One until it comes back at 2,000,
-            + 2 * 100 // with another until it is taken at 2,100;
+        let by_hand = 2_000 // One unit until it returns at 2,000,
+            + 2 * 100 // with another until that is taken at 2,100;
             + 2 * 100 // then two that are started,
-            + 3 * 400 // with the one that has come back until the first of these ends,
+            + 3 * 400 // with the returned one until the first of these ends,
             + 2 * 500 // and the second one.
             + 900;
         assert_eq!(unit_ns, by_hand);

@@ -1,7 +1,7 @@
-//! Randomness that repeats: a seed gives the same numbers on every machine.
+//! Repeatable randomness: a seed gives the same numbers on every machine.
 //!
-//! Logarithms and powers come from `libm`, because those of the standard library may differ from
-//! platform to platform in the last bit, and one bit is enough for another report.
+//! Logarithms and powers are those of `libm`: the standard library's may differ in the last bit
+//! between platforms, and one bit is enough for another report.
 
 use packet::split_mix;
 
@@ -12,8 +12,7 @@ pub struct Random {
 }
 
 impl Random {
-    /// The stream of this seed and purpose: streams of different purposes have nothing to do with
-    /// each other.
+    /// Creates the stream of this seed and purpose. Streams of different purposes are independent.
     pub fn new(seed: u64, purpose: &str) -> Random {
         let mut state = seed;
         for byte in purpose.bytes() {
@@ -22,19 +21,19 @@ impl Random {
         Random { state }
     }
 
-    /// 64 random bits.
+    /// Returns 64 random bits.
     #[inline]
     pub fn bits(&mut self) -> u64 {
         split_mix(&mut self.state)
     }
 
-    /// A number in 0..1, never 1.
+    /// Returns a number in 0..1, never 1.
     #[inline]
     pub fn share(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A number below `end`; 0 if that is 0.
+    /// Returns a number below `end`; 0 if that is 0.
     #[inline]
     pub fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.bits()) * u128::from(end)) >> 64) as u64
@@ -46,8 +45,7 @@ impl Random {
         probability > 0.0 && self.share() < probability
     }
 
-    /// The time until the next of events that happen independently of each other, in units of its
-    /// mean.
+    /// Returns the time until the next of independent events, in units of its mean.
     #[inline]
     pub fn exponential(&mut self) -> f64 {
         -libm::log(1.0 - self.share())
@@ -64,31 +62,32 @@ pub struct Table {
 }
 
 impl Table {
-    /// The distribution with this quantile function.
+    /// Creates the distribution with this quantile function.
     pub fn new(quantile: impl FnMut(f64) -> f64) -> Table {
         let middle = |i: usize| (i as f64 + 0.5) / TABLE_LEN as f64;
         Table { values: (0..TABLE_LEN).map(middle).map(quantile).map(|value| value as f32).collect() }
     }
 
-    /// Log-normal values with this median, and `sigma` the standard deviation of their logarithms.
+    /// Creates a log-normal distribution with this median; `sigma` is the standard deviation of the
+    /// logarithms.
     pub fn log_normal(median: f64, sigma: f64) -> Table {
         Table::new(|share| median * libm::exp(sigma * normal_quantile(share)))
     }
 
-    /// A value.
+    /// Draws a value.
     #[inline]
     pub fn draw(&self, random: &mut Random) -> f64 {
         f64::from(self.values[(random.bits() >> (u64::BITS - TABLE_LEN.ilog2())) as usize])
     }
 
-    /// The mean of its values.
+    /// Returns the mean of the values.
     pub fn mean(&self) -> f64 {
         self.values.iter().map(|&value| f64::from(value)).sum::<f64>() / TABLE_LEN as f64
     }
 }
 
-/// The quantile of the standard normal distribution, by Newton's method on its lower half, where
-/// that converges from 0.
+/// Returns the quantile of the standard normal distribution, by Newton's method on its lower half,
+/// where that converges from 0.
 fn normal_quantile(share: f64) -> f64 {
     if share > 0.5 {
         return -normal_quantile(1.0 - share);

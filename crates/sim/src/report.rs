@@ -20,11 +20,11 @@ pub struct Report {
     pub seed: u64,
     /// The unit of assignment, as in `--mode`.
     pub mode: String,
-    /// Virtual time that packets came in.
+    /// Virtual time of the workload.
     pub time_ns: u64,
-    /// Virtual time when the last of them was done.
+    /// Virtual time when the last packet was processed.
     pub end_ns: u64,
-    /// The packets that came.
+    /// Statistics of the packets.
     pub workload: Statistics,
     /// Decisions of the dispatcher.
     pub assignment: AssignmentReport,
@@ -38,7 +38,7 @@ pub struct Report {
     /// From a packet's arrival at its unit until it was processed: queue, waiting for state,
     /// service (S91).
     pub latency_at_unit: LatencyReport,
-    /// From its arrival at the dispatcher.
+    /// From a packet's arrival at the dispatcher until it was processed.
     pub latency: LatencyReport,
     /// Provisioned capacity against demand.
     pub tracking: Tracking,
@@ -46,7 +46,7 @@ pub struct Report {
     pub bill: Bill,
     /// Counts of checks that held (R8).
     pub checked: CheckCounts,
-    /// Interval by interval.
+    /// Demand and capacity by interval.
     pub intervals: Vec<Interval>,
 }
 
@@ -57,17 +57,17 @@ pub struct AssignmentReport {
     pub flows: u64,
     /// Flowlets that began.
     pub flowlets: u64,
-    /// Of these, behind a gap.
+    /// Flowlets that began after a gap.
     pub flowlets_by_gap: u64,
-    /// Of these, because the one before was too large.
+    /// Flowlets that began because their predecessor was too large.
     pub flowlets_by_size: u64,
     /// Flowlets per flow (S89, S99).
     pub flowlets_per_flow: f64,
-    /// Times that a unit was chosen.
+    /// Choices of a unit.
     pub assignments: u64,
-    /// Times that it was another than before.
+    /// Choices of another unit than before.
     pub moved: u64,
-    /// Times that no unit had room.
+    /// Choices without a unit that had room.
     pub without_room: u64,
     /// Units that were started.
     pub units_started: u64,
@@ -78,48 +78,48 @@ pub struct AssignmentReport {
 /// Handovers and replicas of states.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct State {
-    /// Changes of a unit for which the state was there already.
+    /// Changes of unit with the state already there.
     pub seamless: u64,
-    /// Changes for which it had to be asked for.
+    /// Changes of unit that had to pull the state.
     pub pulls: u64,
-    /// Of these, those that a copy under way was there for before the answer (S53).
+    /// Pulls overtaken by a replica in flight (S53).
     pub overtaken: u64,
-    /// Share of changes without waiting (S95), behind the warm-up; none if there were none.
+    /// Share of changes without waiting (S95), after the warm-up; `None` if there were none.
     pub seamless_share: Option<f64>,
-    /// States that were handed over, on demand or unasked.
+    /// States that were handed over, pulled or pushed.
     pub moved: u64,
-    /// Bytes of them.
+    /// Bytes of these states.
     pub moved_bytes: u64,
-    /// Copies that were sent ahead.
+    /// Replicas sent.
     pub replicas: u64,
-    /// Bytes of them.
+    /// Bytes of state in them.
     pub replica_bytes: u64,
-    /// Of these copies, those that told only what had changed.
+    /// Replicas that were deltas.
     pub deltas: u64,
-    /// Of those, the ones whose units did not have what they rested on, and asked for the whole.
+    /// Deltas to units without their base version, which requested the whole state.
     pub deltas_without_base: u64,
-    /// Bytes that units keep of copies at the end, with what each takes besides its state.
+    /// Bytes of replicas at units at the end, including their overhead.
     pub replicas_kept_bytes: u64,
-    /// States read from the store.
+    /// Reads of the store.
     pub store_reads: u64,
-    /// States written there.
+    /// Writes of the store.
     pub store_writes: u64,
-    /// For how long the store would have gone on, at the end, with what it had been asked. Nobody
-    /// waits for that.
+    /// Backlog of the store at the end: the time that its pending writes would take. Nothing waits
+    /// for them.
     pub store_behind_ns: u64,
-    /// Bits per second of copies and states (S103), or of what is read and written.
+    /// Bits per second of replicas and states (S103), or of reads and writes.
     pub rate_bps: f64,
-    /// Pulls and states that were sent once more, as nothing had come back.
+    /// Pulls and states that were retransmitted.
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub pending: u64,
     /// Mean time that a packet was pending.
     pub pending_mean_ns: f64,
-    /// Packets that came late, and were sent on.
+    /// Late packets that were forwarded to the new owner.
     pub forwarded: u64,
-    /// Packets that were waited for, and given up for lost.
+    /// Packets that were given up for lost.
     pub given_up: u64,
-    /// Flows that were over, and whose states were waited for in vain.
+    /// Flows that ended while a unit still waited for their state.
     pub ends_given_up: u64,
     /// Tombstones that units discarded ([`protocol::unit::TOMBSTONES_MAX`]).
     pub tombstones_forgotten: u64,

@@ -1,5 +1,4 @@
-//! Scenarios: what is simulated, as TOML. Every key has a default, the papers' value; an unknown
-//! one is an error.
+//! Scenarios, in TOML. Every key has a default, the papers' value; an unknown one is an error.
 
 mod dispatcher;
 mod links;
@@ -50,10 +49,10 @@ pub struct Scenario {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct RunSettings {
-    /// Packets arrive until this time; what is under way then is still processed.
+    /// Packets arrive until this time; packets in flight then are still processed.
     pub time: Nanos,
-    /// Packets that arrive before this time do not count for latencies, nor changes of units for
-    /// the share without waiting (R7).
+    /// Packets before this time do not count for latencies, nor changes of units for the share
+    /// without waiting (R7).
     pub warm_up: Nanos,
     /// Demand and capacity are reported for each interval of this length: 100 ms (S47).
     pub interval: Nanos,
@@ -69,16 +68,16 @@ impl Default for RunSettings {
     }
 }
 
-/// Why a text is not a scenario, with line and column.
+/// The reason why a text is no scenario, with line and column.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ScenarioError(#[from] toml::de::Error);
 
 impl Scenario {
-    /// The scenario that this text describes.
+    /// Reads a scenario.
     ///
     /// # Errors
-    /// If it is not TOML, or has a key or a value that does not belong there.
+    /// If it is not TOML, or has an unknown key or an invalid value.
     pub fn parse(text: &str) -> Result<Scenario, ScenarioError> {
         Ok(toml::from_str(text)?)
     }

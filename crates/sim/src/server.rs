@@ -1,4 +1,4 @@
-//! A unit and what waits for it.
+//! A unit and its queue.
 
 use std::collections::VecDeque;
 
@@ -7,17 +7,17 @@ use protocol::unit::Unit;
 
 use crate::engine::{Counting, Packet};
 
-/// A unit with its queue: packets, and messages that must stay behind them, in order of arrival.
-/// The unit does one thing at a time; other messages go before the queue (S18).
+/// A unit with its queue: packets, and messages ordered after them. The unit does one thing at a
+/// time; other messages overtake the queue (S18).
 #[derive(Clone, Debug)]
 pub struct Server {
     /// The unit.
     pub unit: Unit<Counting>,
     /// The unit accepts packets.
     pub is_ready: bool,
-    /// When the queue is looked at next; `u64::MAX`: when something comes.
+    /// Time of the next look at the queue; `u64::MAX`: on the next arrival.
     pub wake_ns: u64,
-    /// When the unit's timer is looked at next; `u64::MAX`: it needs none.
+    /// Time of the unit's next timer; `u64::MAX` if it has none.
     pub timer_ns: u64,
     /// Queued parcels, in order of arrival.
     queue: VecDeque<Waiting>,
@@ -31,12 +31,12 @@ struct Waiting {
     parcel: u32,
     /// The index of its flow.
     index: u32,
-    /// Since when it is in the queue; `u64::MAX`: it is not, or not any more.
+    /// Time when it was queued; `u64::MAX` if it is not in the queue.
     since_ns: u64,
 }
 
 impl Server {
-    /// One that is off.
+    /// Creates a unit that is off.
     pub fn new(unit: Unit<Counting>) -> Server {
         Server {
             unit,
@@ -48,7 +48,7 @@ impl Server {
         }
     }
 
-    /// From when on the unit can do something.
+    /// Returns the time when the unit can do something.
     #[inline]
     pub fn free_ns(&self) -> u64 {
         self.unit.engine().free_ns()
@@ -60,14 +60,14 @@ impl Server {
         self.queue.push_back(Waiting { parcel, index, since_ns: now_ns });
     }
 
-    /// Adds a parcel that goes before the queue, of the flow with this index.
+    /// Adds a parcel that overtakes the queue, of the flow with this index.
     #[inline]
     pub fn deliver(&mut self, parcel: u32, index: u32) {
         self.inbox.push_back(Waiting { parcel, index, since_ns: u64::MAX });
     }
 
-    /// Removes the next parcel, and returns it with the time since which it has been in the queue;
-    /// `u64::MAX` if it is not in the queue.
+    /// Removes the next parcel, and returns it with the time when it was queued; `u64::MAX` if it
+    /// was not in the queue.
     #[inline]
     pub fn next(&mut self) -> Option<(u32, u64)> {
         let next = self.inbox.pop_front().or_else(|| self.queue.pop_front())?;
@@ -81,9 +81,8 @@ impl Server {
         in_queue.map_or_else(|| self.inbox.get(place), |place| self.queue.get(place))
     }
 
-    /// The next ones of what waits, and what the unit knows of their flows, are on their way to the
-    /// cache. Where one thing says where the next is, that is asked for when the unit has come one
-    /// further.
+    /// Prefetches the next queued parcels and the unit's entries of their flows. Each pointer is
+    /// followed one step per parcel processed, when its target is in the cache.
     #[inline]
     pub fn prefetch(&self, parcels: &Slab<Parcel>) {
         if let Some(third) = self.waiting(2) {
@@ -110,7 +109,7 @@ impl Server {
         !(self.inbox.is_empty() && self.queue.is_empty())
     }
 
-    /// Parcels in the queue.
+    /// Returns the number of queued parcels.
     #[inline]
     pub fn queued(&self) -> usize {
         self.queue.len()
@@ -128,7 +127,7 @@ pub enum Parcel {
         stamp: protocol::message::Stamp,
         /// The packet.
         packet: Packet,
-        /// The state that it works on has been read from the store for it.
+        /// Its state has been read from the store.
         has_read: bool,
     },
     /// A message to a unit.
@@ -138,7 +137,7 @@ pub enum Parcel {
 }
 
 impl Parcel {
-    /// The index of the flow that it is of or about, if it is one.
+    /// Returns the index of its flow, if it has one.
     #[inline]
     pub fn flow_index(&self) -> Option<u32> {
         match self {
@@ -149,7 +148,7 @@ impl Parcel {
     }
 }
 
-/// Things under way, by number.
+/// Items in flight, by number.
 #[derive(Clone, Debug)]
 pub struct Slab<T> {
     things: Vec<Option<T>>,
@@ -163,7 +162,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Adds one.
+    /// Adds an item, and returns its number.
     #[inline]
     pub fn add(&mut self, thing: T) -> u32 {
         match self.free.pop() {
@@ -173,31 +172,31 @@ impl<T> Slab<T> {
             }
             None => {
                 self.things.push(Some(thing));
-                // Each takes over a hundred bytes: memory ends before numbers do.
+                // Each item takes over a hundred bytes: memory ends before numbers do.
                 (self.things.len() - 1) as u32
             }
         }
     }
 
-    /// The one with this number is on its way to the cache.
+    /// Prefetches an item.
     #[inline]
     pub fn prefetch(&self, number: u32) {
         packet::memory::prefetch_all(self.things.as_ptr().wrapping_add(number as usize));
     }
 
-    /// The one with this number.
+    /// Returns an item.
     #[inline]
     pub fn get(&self, number: u32) -> Option<&T> {
         self.things.get(number as usize)?.as_ref()
     }
 
-    /// The one with this number.
+    /// Returns an item, to be changed.
     #[inline]
     pub fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         self.things.get_mut(number as usize)?.as_mut()
     }
 
-    /// Takes the one with this number out.
+    /// Takes an item out.
     #[inline]
     pub fn take(&mut self, number: u32) -> Option<T> {
         let thing = self.things.get_mut(number as usize).filter(|thing| thing.is_some())?;

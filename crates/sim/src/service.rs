@@ -30,13 +30,13 @@ struct Quota {
 /// Used quota of a unit.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spent {
-    /// The period that this is of.
+    /// The period of `nanobits`.
     period: u64,
-    /// In bits, times 10^9.
+    /// Used quota in bits, times 10^9.
     nanobits: u128,
 }
 
-/// A quota without what a packet itself takes, or of periods that take no time.
+/// A quota without a cost of packets, or with periods of length 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`service = \"quota\"` needs `packet_cost` or `byte_cost`, what a packet takes, and a `quota_period` above 0"
@@ -44,11 +44,11 @@ pub struct Spent {
 pub struct NoQuota;
 
 impl Service {
-    /// As these units take: by capacity, unless the costs are given; within a quota of the
-    /// capacity, if there is one.
+    /// Returns the service of these units: by capacity, unless there are costs; within a quota of
+    /// the capacity, if there is one.
     ///
     /// # Errors
-    /// If there is a quota, and the costs are not given.
+    /// If there is a quota without costs.
     pub fn of(units: &UnitsSettings) -> Result<Service, NoQuota> {
         let work = match (units.packet_cost, units.byte_cost) {
             (None, None) => Work::Capacity(units.capacity.0),
@@ -84,14 +84,13 @@ impl Service {
         self.message_ps
     }
 
-    /// Returns the time for which a packet occupies a unit: its service time, or its share of the
-    /// quota.
+    /// Returns the time that a packet occupies a unit: its service time, or its share of the quota.
     #[inline]
     pub fn load_ns(&self, len: u32) -> u64 {
         self.quota.map_or_else(|| self.ns(len), |quota| at_rate_ns(len, quota.bps))
     }
 
-    /// A packet of this length begins; from when on there is quota for another.
+    /// Charges a packet of this length that begins now. Returns the time when there is quota again.
     #[inline]
     pub fn spend(&self, spent: &mut Spent, begin_ns: u64, len: u32) -> u64 {
         self.quota.as_ref().map_or(0, |quota| quota.spend(spent, begin_ns, len))
@@ -118,7 +117,7 @@ impl Quota {
 /// Returns the time of bytes at a rate, in nanoseconds, rounded.
 #[inline]
 fn at_rate_ns(len: u32, bps: u64) -> u64 {
-    // The usual case, and quicker.
+    // The usual case, with faster arithmetic.
     if len < 1 << 30 {
         return (u64::from(len) * 8_000_000_000 + bps / 2) / bps;
     }
@@ -148,7 +147,7 @@ mod tests {
         }
     }
 
-    /// When packets begin that come at these times with these bytes.
+    /// Returns when packets with these arrivals and lengths begin.
     fn begin(service: Service, packets: &[(u64, u32)]) -> Vec<u64> {
         let (mut spent, mut free_ns) = (Spent::default(), 0);
         let begins = packets.iter().map(|&(at_ns, len)| {

@@ -13,11 +13,11 @@ pub struct Simulation {
     world: World,
 }
 
-/// A run did what it must not.
+/// A run with a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("seed {seed}, at {at_ns} ns: {violation}")]
 pub struct FailedSimulation {
-    /// The seed that shows it again.
+    /// The seed that repeats it.
     pub seed: u64,
     /// Virtual time.
     pub at_ns: u64,
@@ -30,15 +30,15 @@ pub struct FailedSimulation {
 pub struct SimulationProgress {
     /// Virtual time.
     pub now_ns: u64,
-    /// Packets that have come.
+    /// Packets that have arrived.
     pub packets: u64,
 }
 
 impl Simulation {
-    /// A run of this scenario with this seed.
+    /// Creates a run of this scenario with this seed.
     ///
     /// # Errors
-    /// If the scenario asks for what there cannot be.
+    /// If the scenario cannot be simulated.
     pub fn new(scenario: Scenario, seed: u64) -> Result<Simulation, SimulationError> {
         let (time_ns, interval_ns) = (scenario.run.time.0, scenario.run.interval.0);
         if time_ns == 0 || interval_ns == 0 || time_ns / interval_ns >= INTERVALS_MAX {
@@ -67,15 +67,15 @@ impl Simulation {
     /// Runs it to its end.
     ///
     /// # Errors
-    /// If the dispatcher and the units did what they must not.
+    /// The first violation of an invariant.
     pub fn run(self) -> Result<Report, FailedSimulation> {
         self.run_with(|_| {})
     }
 
-    /// The same, and says after each interval how far it has come.
+    /// Runs it to its end, and reports its progress after each interval.
     ///
     /// # Errors
-    /// If the dispatcher and the units did what they must not.
+    /// The first violation of an invariant.
     pub fn run_with(
         mut self,
         mut progress: impl FnMut(SimulationProgress),

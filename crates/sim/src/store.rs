@@ -1,5 +1,4 @@
-//! A store of states, one for all units: what the systems have that keep no state at units (S93,
-//! S94).
+//! A store of states for all units, as in systems with stateless units (S93, S94).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +7,7 @@ use protocol::message::{Epoch, FlowId, FlowRecord, UnitId};
 use crate::engine::Processed;
 use crate::scenario::{self, StatePlace};
 
-/// A store of states, and what waits for it at units. It does one thing after the other.
+/// A store of states, and the parcels at units that wait for it. It serves one request at a time.
 #[derive(Clone, Debug)]
 pub struct Store {
     /// The scenario's settings.
@@ -18,9 +17,9 @@ pub struct Store {
     records: BTreeMap<FlowId, FlowRecord>,
     /// Units that wait for states.
     waiting: BTreeMap<FlowId, Vec<Fetch>>,
-    /// Up to which seq units have written each flow's state, or are about to.
+    /// Last seq of each flow's state that units have written, or are about to.
     written: BTreeMap<FlowId, u64>,
-    /// The newest epoch of each flow whose state was written for it.
+    /// The newest epoch of each flow that was handed over by the store.
     handed_over: BTreeMap<FlowId, Epoch>,
     /// Parcels that wait at units until an access has finished.
     lines: BTreeMap<(UnitId, FlowId), Line>,
@@ -39,7 +38,7 @@ pub struct Accesses {
     pub bytes: u64,
 }
 
-/// A flow at a unit that is having its state read or written.
+/// The parcels of a flow at a unit with accesses to the store.
 #[derive(Clone, Debug, Default)]
 pub struct Line {
     /// Accesses in flight.
@@ -51,28 +50,28 @@ pub struct Line {
 /// A request, or its answer.
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// A packet wants the state that its unit works on.
+    /// A packet needs the state that its unit works on.
     Read { unit: UnitId, parcel: u32 },
-    /// A packet has changed it, and waits until that is written.
+    /// A packet has changed the state, and waits until that is written.
     Write { unit: UnitId, done: Processed, record: FlowRecord },
-    /// A state is written, and nobody waits for that.
+    /// A state is written; no unit waits for that.
     Push { flow: FlowId, record: FlowRecord },
-    /// A new owner wants the state.
+    /// A new owner needs the state.
     Fetch(Fetch),
 }
 
-/// A new owner wants the state, as soon as all is in it that the owner before got.
+/// A new owner needs the state, once it includes all packets of the owner before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fetch {
     /// The new owner.
     pub unit: UnitId,
-    /// Its number.
+    /// The new owner's epoch.
     pub epoch: Epoch,
     /// The flow.
     pub flow: FlowId,
-    /// The owner before.
+    /// The former owner.
     pub previous: UnitId,
-    /// The last seq that it got.
+    /// The former owner's last seq.
     pub last: u64,
 }
 
@@ -85,7 +84,7 @@ impl Request {
 }
 
 impl Store {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new(use_: scenario::State) -> Store {
         Store {
             use_,
@@ -99,7 +98,7 @@ impl Store {
         }
     }
 
-    /// Returns true if each packet is read for and written.
+    /// Returns true if each packet reads and writes its state.
     pub fn is_naive(&self) -> bool {
         self.use_.place == StatePlace::StoreNaive
     }
@@ -109,18 +108,18 @@ impl Store {
         self.use_.place == StatePlace::Store
     }
 
-    /// A request comes: when it has been dealt with.
+    /// Serves a request. Returns the time of its end.
     pub fn serve(&mut self, now_ns: u64) -> u64 {
         self.busy_until_ns = self.busy_until_ns.max(now_ns) + self.use_.store_time.0;
         self.busy_until_ns
     }
 
-    /// For how long it goes on with what it has been asked.
+    /// Returns the time until the store has served all requests.
     pub fn behind_ns(&self, now_ns: u64) -> u64 {
         self.busy_until_ns.saturating_sub(now_ns)
     }
 
-    /// Returns true if the store has no state up to this seq, and notes that it is written now.
+    /// Notes that the state is written up to this seq. Returns false if it is there already.
     pub fn is_news(&mut self, flow: FlowId, seq: u64) -> bool {
         self.written.insert(flow, seq) != Some(seq)
     }
@@ -130,13 +129,13 @@ impl Store {
         self.handed_over.insert(flow, epoch) != Some(epoch)
     }
 
-    /// A state is read, for a packet.
+    /// Counts the read of a state for a packet.
     pub fn read(&mut self, bytes: usize) {
         self.counters.reads += 1;
         self.counters.bytes += bytes as u64;
     }
 
-    /// A state is written: who waited for it.
+    /// Writes a state. Returns the requests that waited for it.
     pub fn write(&mut self, flow: FlowId, record: FlowRecord) -> Vec<(Fetch, FlowRecord)> {
         self.counters.writes += 1;
         self.counters.bytes += record.bytes.len() as u64;
@@ -156,7 +155,7 @@ impl Store {
         ready.into_iter().filter_map(|fetch| self.fetch(fetch).map(|record| (fetch, record))).collect()
     }
 
-    /// A new owner wants a state: it gets it, or waits.
+    /// Returns the state for a new owner, or queues the request until it is there.
     pub fn fetch(&mut self, fetch: Fetch) -> Option<FlowRecord> {
         if !self.has(&fetch) {
             let waiting = self.waiting.entry(fetch.flow).or_default();
@@ -174,7 +173,7 @@ impl Store {
         self.records.get(&fetch.flow).is_some_and(|record| record.watermark.contiguous == fetch.last)
     }
 
-    /// Forgets a flow that has ended.
+    /// Removes a flow that has ended.
     pub fn end(&mut self, flow: FlowId) {
         self.records.remove(&flow);
         self.waiting.remove(&flow);
@@ -187,7 +186,7 @@ impl Store {
         self.lines.get_mut(&(unit, flow))
     }
 
-    /// An access begins.
+    /// Begins an access.
     pub fn begin(&mut self, unit: UnitId, flow: FlowId) {
         self.lines.entry((unit, flow)).or_default().accesses += 1;
     }

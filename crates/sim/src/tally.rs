@@ -7,33 +7,33 @@ use crate::store::Accesses;
 /// Counters of all units and links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Packets of flows that the dispatcher had no room for.
+    /// Packets of flows without room at the dispatcher.
     pub refused: u64,
-    /// Packets that came to a full queue.
+    /// Packets dropped at a full queue.
     pub queue_full: u64,
     /// Packets that links lost.
     pub lost: u64,
-    /// Copies of states that were sent ahead, one for each unit that they went to.
+    /// Replicas sent, one per target.
     pub replicas: u64,
-    /// Bytes of state in them, or of what has changed.
+    /// Bytes of state in them, or of deltas.
     pub replica_bytes: u64,
-    /// Of these copies, those that told what had changed.
+    /// Replicas that were deltas.
     pub deltas: u64,
-    /// Of those, the ones whose units did not have what they rested on.
+    /// Deltas to units without their base version.
     pub deltas_without_base: u64,
-    /// Bytes that units keep of them at the end.
+    /// Bytes of replicas at units at the end.
     pub replicas_kept_bytes: u64,
-    /// Handovers for which the state was there already.
+    /// Handovers with the state already there.
     pub seamless: u64,
-    /// States that had to be asked for.
+    /// Pulls.
     pub pulls: u64,
-    /// Of these, those that a copy under way was there for before the answer.
+    /// Pulls overtaken by a replica in flight.
     pub overtaken: u64,
     /// States that were handed over on demand.
     pub states: u64,
-    /// Bytes of them.
+    /// Bytes of these states.
     pub state_bytes: u64,
-    /// Pulls and states that were sent once more.
+    /// Pulls and states that were retransmitted.
     pub repeated: u64,
     /// Packets that had to wait for a state, or for packets before them.
     pub pending: u64,
@@ -41,15 +41,15 @@ pub struct Tally {
     pub pending_ns: u64,
     /// Requests to the store.
     pub store: Accesses,
-    /// For how long the store would have gone on at the end.
+    /// Backlog of the store at the end: the time that its pending writes would take.
     pub store_behind_ns: u64,
-    /// Packets that came late, and were sent on.
+    /// Late packets that were forwarded to the new owner.
     pub forwarded: u64,
     /// Packets that units gave up for lost.
     pub given_up: u64,
-    /// Flows that were over, and whose states units waited for in vain.
+    /// Flows that ended while a unit still waited for their state.
     pub ends_given_up: u64,
-    /// Flows that were over, and that units had no room to remember.
+    /// Ended flows that units had no room to remember.
     pub tombstones_forgotten: u64,
     /// Packets that units dropped, by reason: in the order of [`REASONS`].
     pub dropped: [u64; REASONS.len()],
@@ -58,13 +58,13 @@ pub struct Tally {
 /// Changes of flows' units.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
-    /// Those for which the state was there already.
+    /// Changes with the state already there.
     pub seamless: u64,
-    /// Those for which it had to be asked for.
+    /// Changes that had to pull the state.
     pub pulls: u64,
 }
 
-/// Why units drop packets.
+/// The reasons of units' drops, and their names.
 pub const REASONS: [(DropCause, &str); 4] = [
     (DropCause::Stale, "stale"),
     (DropCause::FlowEnded, "flow-ended"),

@@ -1,5 +1,4 @@
-//! The packets that come: made up while they are wanted, never all in memory; or those of a
-//! capture.
+//! The packets of a workload: made up on demand, never all in memory, or recorded in a capture.
 
 mod capture;
 mod profile;
@@ -20,18 +19,18 @@ use crate::scenario::{CaptureSource, Workload};
 /// The packets of a workload, in order of time, without end.
 #[derive(Clone, Debug)]
 pub enum Packets {
-    /// After a trace.
+    /// Packets of a synthetic trace.
     Trace(Box<TracePackets>),
-    /// At one rate.
+    /// Packets at one rate.
     Steady(SteadyPackets),
-    /// Of a capture.
+    /// Packets of a capture.
     Capture(CapturePackets),
-    /// Of a capture that was not read: none.
+    /// A capture that was not read: no packets.
     None,
 }
 
 impl Packets {
-    /// The packets of this workload and seed; none of a capture that was not
+    /// Creates the packets of this workload and seed; none for a capture that was not
     /// [supplied](Workload::supply).
     pub fn new(workload: &Workload, seed: u64) -> Packets {
         match workload {

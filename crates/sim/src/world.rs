@@ -1,4 +1,4 @@
-//! The loop: what happens next, and what follows from it.
+//! The event loop.
 
 mod ahead;
 mod dispatching;
@@ -31,30 +31,30 @@ use values::Picos;
 /// An event.
 #[derive(Clone, Copy, Debug)]
 enum Event {
-    /// A packet arrives at a unit, and goes behind what waits there.
+    /// A packet arrives at a unit and joins its queue.
     Arrived { unit: UnitId, parcel: u32 },
-    /// A message arrives at a unit, and goes behind what waits there.
+    /// A message arrives at a unit and joins its queue.
     Queued { unit: UnitId, parcel: u32 },
-    /// A message arrives at a unit, and goes before its queue.
+    /// A message arrives at a unit and overtakes its queue.
     Delivered { unit: UnitId, parcel: u32 },
     /// A message arrives at the dispatcher.
     Returned { parcel: u32 },
-    /// A unit is done with what it was at, and something waits.
+    /// A unit has finished its work, and parcels wait.
     Wake(UnitId),
-    /// A unit has something to do for its timers.
+    /// A unit has a timer to handle.
     Timer(UnitId),
-    /// A unit that was ordered is ready.
+    /// An ordered unit is ready.
     Ready(UnitId),
-    /// A unit that was started for the pool of warm ones waits there.
+    /// A unit that was started for the pool is warm.
     Filled,
-    /// A request comes to the store.
+    /// A request arrives at the store.
     AtStore { request: u32 },
-    /// An answer of the store comes to a unit.
+    /// The store's answer arrives at a unit.
     FromStore { request: u32 },
 }
 
 impl Event {
-    /// The arrival of a message at a unit: after what waits there, or before it.
+    /// Returns the arrival of a message at a unit: in its queue, or before it.
     fn to_unit(unit: UnitId, parcel: u32, lane: Lane) -> Event {
         match lane {
             Lane::Ordered => Event::Queued { unit, parcel },
@@ -74,7 +74,7 @@ impl Event {
     }
 }
 
-/// Everything, at one moment.
+/// The whole simulation at one moment.
 pub struct World {
     run: RunSettings,
     pool: WarmPool,
@@ -95,9 +95,9 @@ pub struct World {
     /// Units may have work left when nothing is in flight.
     may_be_unsettled: bool,
     parcels: Slab<Parcel>,
-    /// Messages among the parcels, and requests that somebody waits for.
+    /// Messages among the parcels, and requests that a unit waits for.
     messages: u64,
-    /// If states are in one.
+    /// The store, if states are in one.
     store: Option<Store>,
     requests: Slab<Request>,
     checks: Checks,
@@ -105,12 +105,12 @@ pub struct World {
     at_unit: Latencies,
     end_to_end: Latencies,
     intervals: IntervalMeter,
-    /// When the present one ends.
+    /// End of the present interval.
     interval_ends_ns: u64,
     tally: Tally,
-    /// Changes within the warm-up.
+    /// Changes of units within the warm-up.
     warm: Changes,
-    // What is used again from event to event, for its memory.
+    // Reused from event to event, for their memory.
     orders: Vec<DispatcherOutput>,
     outbox: Outbox<Packet>,
     processed: Vec<Processed>,
@@ -120,30 +120,30 @@ pub struct World {
 
 /// The result of a run.
 pub struct WorldOutcome {
-    /// The packets that came.
+    /// Statistics of the packets.
     pub workload: Statistics,
     /// The dispatcher's counters.
     pub dispatcher: protocol::dispatcher::Counters,
     /// Counters of units and links.
     pub tally: Tally,
-    /// Of that, changes within the warm-up.
+    /// Changes of units within the warm-up, which `tally` includes.
     pub warm: Changes,
     /// Counters of the pool of warm units.
     pub pool: PoolCounters,
-    /// From a packet's arrival at its unit.
+    /// From a packet's arrival at its unit until it was processed.
     pub at_unit: LatencyReport,
-    /// From its arrival at the dispatcher.
+    /// From a packet's arrival at the dispatcher until it was processed.
     pub end_to_end: LatencyReport,
-    /// Interval by interval.
+    /// Demand and capacity by interval.
     pub intervals: Vec<Interval>,
     /// Checks that held.
     pub checked: CheckCounts,
-    /// When the last thing happened.
+    /// Time of the last event.
     pub end_ns: u64,
 }
 
 impl World {
-    /// The world of this scenario before anything has happened.
+    /// Creates the world of this scenario at its beginning.
     pub fn new(scenario: &Scenario, seed: u64) -> Result<World, crate::error::SimulationError> {
         let units = &scenario.units;
         let config = crate::parts::unit_config(scenario);
@@ -205,12 +205,12 @@ impl World {
         self.now_ns
     }
 
-    /// Packets that have come so far.
+    /// Returns the number of packets that have arrived.
     pub fn packets(&self) -> u64 {
         self.dispatcher.counters().packets
     }
 
-    /// Goes on until this time, or until nothing is left to happen; true if that is so.
+    /// Runs until this time, or until nothing is left to happen. Returns true in the latter case.
     pub fn advance_to(&mut self, until_ns: u64) -> Result<bool, Violation> {
         loop {
             let (event_ns, dispatcher_ns) = (self.events.next_ns(), self.dispatcher.next_timeout_ns());
@@ -251,7 +251,7 @@ impl World {
         self.may_be_unsettled && !self.servers.iter().all(|server| server.unit.is_settled())
     }
 
-    /// The end: everything is checked once more.
+    /// Ends the run, and checks the final states.
     pub fn finish(mut self) -> Result<WorldOutcome, Violation> {
         let (packets, messages) = (self.checks.under_way(), self.messages);
         if (packets, messages) != (0, 0) {
@@ -281,7 +281,7 @@ impl World {
         })
     }
 
-    /// When the next packet comes; `u64::MAX`: none does any more.
+    /// Returns the time of the next packet; `u64::MAX` after the last one.
     #[inline]
     fn arrival_ns(&self) -> u64 {
         match self.arrivals.next_ns() {
@@ -290,7 +290,7 @@ impl World {
         }
     }
 
-    /// IntervalMeter that end until this time do.
+    /// Ends intervals up to this time.
     #[inline]
     fn close_intervals(&mut self, until_ns: u64) {
         while self.interval_ends_ns <= until_ns {
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// The next event happens.
+    /// Handles the next event.
     fn happen(&mut self) -> Result<(), Violation> {
         let mut ahead = Ahead {
             parcels: &self.parcels,
@@ -326,7 +326,7 @@ impl World {
                 self.servers[unit.index()].timer_ns = u64::MAX;
                 self.serve(unit)
             }
-            // A time that was replaced by another.
+            // An outdated time, replaced by another.
             Some((_, Event::Wake(_) | Event::Timer(_))) | None => Ok(()),
             Some((_, Event::AtStore { request })) => {
                 self.at_store(request);
@@ -339,7 +339,7 @@ impl World {
             }
             Some((_, Event::Ready(unit))) => {
                 self.make_ready(unit);
-                self.dispatcher.started(self.now_ns, unit);
+                self.dispatcher.membership().started(self.now_ns, unit);
                 Ok(())
             }
         }
@@ -358,7 +358,7 @@ mod tests {
 
     use super::*;
 
-    /// A world in the middle of its work.
+    /// Returns a world in the middle of its work.
     fn world() -> World {
         world_in_mode("flowlet")
     }
@@ -390,8 +390,8 @@ mod tests {
         assert!(matches!(goes_on(world), Err(Violation::WrongState { .. })));
     }
 
-    /// A state that came twice, and waited in the unit's queue while the unit gave it away, was
-    /// switched off and on again.
+    /// A state that arrived twice waited in the unit's queue while the unit gave it away, was
+    /// switched off, and on again.
     #[test]
     fn a_unit_that_is_switched_on_again_takes_no_state_that_it_gave_away() {
         let mut world = world_in_mode("packet");
@@ -413,7 +413,7 @@ mod tests {
         let mut world = world();
         let parcel = (0..).find(|&parcel| world.parcels.get_mut(parcel).is_some()).unwrap();
         world.parcels.take(parcel);
-        // Its seq is given up, and all goes on but for the account.
+        // Its seq is given up; everything works except the account.
         assert!(matches!(
             world.advance_to(10_000_000_000).and_then(|_| world.finish().map(|_| ())),
             Err(Violation::Unfinished { packets: 1, .. })

@@ -1,6 +1,6 @@
-//! Real policies on units behind faulty links: what is released is what a single graph releases of
+//! Real policies on units connected by faulty links: they release what a single graph releases for
 //! the packets that a unit processed, flow by flow.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;

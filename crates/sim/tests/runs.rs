@@ -146,7 +146,7 @@ fn a_quota_lets_through_what_it_is_period_by_period() {
     assert_eq!((report.latency_at_unit.count, report.latency_at_unit.p1_ns), (125_000, 440));
     let waits = |percent: u64| (450..550).contains(&(percent / 1_000_000));
     assert!(waits(report.latency_at_unit.max_ns), "{:?}", report.latency_at_unit);
-    // The same with half the load: nobody waits for quota.
+    // The same with half the load: no packet waits for quota.
     let light = run(
         r#"
         [workload.steady]
@@ -249,7 +249,7 @@ fn copies_of_what_has_changed_do_what_whole_ones_do() {
     assert!(changes.state.deltas * 3 > changes.state.replicas, "{:?}", changes.state);
     assert!((12..16).contains(&(rest / changes.state.deltas)), "{:?}", changes.state);
 
-    // Units that have little room forget copies, and those that know of them ask for the whole.
+    // Units with little room discard replicas, and holders of deltas request the whole state.
     let forgetful = copies("deltas = true\nreplicas_max = \"20KB\"");
     assert!(forgetful.state.deltas_without_base > 0 && forgetful.state.deltas > 0, "{:?}", forgetful.state);
     assert_eq!(forgetful.checked.processed, whole.checked.processed);
@@ -299,7 +299,7 @@ fn packets_wait_for_the_store() {
     assert_eq!((store.store_reads, store.store_writes), (249, 250));
 }
 
-/// Packets are done with 73 us after the last; states are written 250 us behind them, and each
+/// The last packet is processed 73 us after its arrival; states are written 250 us later, and each
 /// takes the store 1 ms.
 #[test]
 fn a_run_does_not_wait_for_what_is_written_behind_its_packets() {
@@ -325,8 +325,8 @@ fn a_run_does_not_wait_for_what_is_written_behind_its_packets() {
     assert!(report.end_ns < 100_100_000);
 }
 
-/// Every flow's owner changes now and then: what an owner would be asked for, it has written to the
-/// store.
+/// Every flow's owner changes now and then, and writes the state to the store before a pull would
+/// reach it.
 #[test]
 fn states_go_by_way_of_the_store() {
     let scenario = |state: &str| {
@@ -352,8 +352,8 @@ fn states_go_by_way_of_the_store() {
     assert!(p50(&naive) > 2 * 131_000 + p50(&unit), "{} {}", p50(&naive), p50(&unit));
 }
 
-/// Packets come faster than states can follow: some are dropped, as no more can wait, and all the
-/// others come to their ends.
+/// Packets arrive faster than states can follow: some are dropped, as no more can wait, and all the
+/// others are processed.
 #[test]
 fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
     let report = run(
@@ -385,8 +385,8 @@ fn packet_by_packet_under_too_much_load_nothing_is_left_behind() {
     assert_eq!(report.checked.states, report.assignment.flows);
 }
 
-/// Units are behind, and what they say to each other is late or lost: copies of the index's next
-/// flow come to units that have not heard yet that the one before has gone elsewhere.
+/// Units are overloaded, and messages between them are late or lost: replicas of an index's next
+/// flow reach units that do not yet know that the flow before has moved.
 #[test]
 fn a_flow_ends_once_although_units_have_not_heard_where_it_is() {
     let report = run(
@@ -451,7 +451,7 @@ proptest! {
             "messages = { loss = 0.05, again = 0.3, late = 0.3, late_by = \"3ms\" }",
         ]),
     ) {
-        // Nobody says anything again where a store has the states.
+        // With states in a store, no unit retransmits.
         let messages = if state.starts_with("store") { "" } else { messages };
         let scenario = format!(
             r#"

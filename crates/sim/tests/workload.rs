@@ -1,4 +1,4 @@
-//! Made-up traces have the published properties of those that they are made after (S86).
+//! Made-up traces have the published properties of their originals (S86).
 
 #![allow(clippy::unwrap_used, clippy::panic)]
 

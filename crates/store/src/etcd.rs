@@ -23,11 +23,10 @@ use crate::{
 
 /// Limit on the time to connect to an endpoint.
 const CONNECT_MAX: Duration = Duration::from_secs(1);
-/// Limit on the length of an answer, in bytes, and on that of a message of a watch. An entry that
-/// etcd
-/// takes by default, of 1.5 MiB, has room.
+/// Limit on the length of an answer, in bytes, and of a message of a watch. It has room for the
+/// largest entry that etcd takes by default, 1.5 MiB.
 pub const ANSWER_LEN_MAX: u64 = 8 << 20;
-/// Keys that are asked for at a time.
+/// Keys per request.
 const PAGE: usize = 1_000;
 /// The code of gRPC for something that does not exist: here, a lease.
 const NOT_FOUND: i64 = 5;
@@ -248,8 +247,7 @@ impl EtcdStore {
         }
     }
 
-    /// Returns the keys of a range, up to one beyond [`LIST_MAX`]: a page at a time, all of them
-    /// at the
+    /// Returns the keys of a range, up to one beyond [`LIST_MAX`]: page by page, all at the
     /// revision of the first.
     fn range(&self, mut start: Vec<u8>, end: &[u8]) -> Result<Listing, StoreError> {
         let mut listing = Listing { revision: 0, entries: Vec::new(), refused: 0 };
@@ -361,8 +359,8 @@ impl EtcdStore {
             if result["created"].as_bool() == Some(true) {
                 is_created = true;
                 // etcd waits in silence for a revision that it has not reached. Only the revision
-                // notifies that
-                // it was restored from a snapshot: cluster, member and term are as before.
+                // shows that it was restored from a snapshot: cluster, member and term are as
+                // before.
                 let now = number(&result["header"]["revision"]);
                 if now < after {
                     return Ok(Err(StoreError::Reverted { now, seen: after }));
@@ -435,7 +433,7 @@ impl ClusterStore for EtcdStore {
         let body = json!({ "create_request": {
             "key": encode_bytes(&start_of(prefix)),
             "range_end": encode_bytes(&prefix_end(prefix)),
-            // Messages of many changes come in parts.
+            // Messages of many changes are divided.
             "fragment": true,
             "start_revision": (after + 1).to_string(),
         } });

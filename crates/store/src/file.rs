@@ -16,7 +16,7 @@ use crate::{
 /// Changes that a file remembers. The oldest are discarded.
 pub const HISTORY_MAX: u64 = 1_000;
 
-/// Period in which waiting calls look into the file.
+/// Interval between looks into the file by waiting calls.
 const LOOK: Duration = Duration::from_millis(50);
 
 /// Revision, lease (0: none) and value by key.
@@ -85,7 +85,7 @@ impl FileStore {
         Ok(store)
     }
 
-    /// Executes a write transaction, after leases have expired whose deadline has passed.
+    /// Executes a write transaction, after leases with a past deadline have expired.
     fn write<T>(&self, change: impl FnOnce(&mut Tables<'_>) -> Result<T, Fault>) -> Result<T, StoreError> {
         self.try_write(change).map_err(|fault| self.error(fault))
     }
@@ -128,7 +128,7 @@ impl FileStore {
         }
     }
 
-    /// Executes a read transaction, after leases have expired whose deadline has passed.
+    /// Executes a read transaction, after leases with a past deadline have expired.
     fn read<T>(&self, read: impl FnOnce(&ReadTransaction) -> Result<T, Fault>) -> Result<T, StoreError> {
         let look = || {
             if has_expired_lease(&self.database.begin_read()?)? {
@@ -243,7 +243,7 @@ impl Tables<'_> {
         Ok(existed)
     }
 
-    /// Ends leases whose deadline has passed.
+    /// Ends leases with a past deadline.
     fn expire(&mut self) -> Result<(), Fault> {
         let now_ms = now_ms();
         for (lease, _, due_ms) in self.all_leases()? {

@@ -13,7 +13,7 @@
 //! | length of a value | [`VALUE_LEN_MAX`] | [`StoreError::TooLong`] |
 //! | keys of a listing | [`LIST_MAX`] | [`StoreError::TooMany`] |
 //! | an entry that another program wrote, longer than these | | passed over, and counted |
-//! | an answer of etcd | [`ANSWER_LEN_MAX`] | it is asked for less at a time |
+//! | an answer of etcd | [`ANSWER_LEN_MAX`] | smaller parts are requested |
 //! | history of a file, in changes | [`HISTORY_MAX`] | the oldest are discarded, as by [`ClusterStore::compact`] |
 //! | time of a call, unless it waits for changes | [`CALL_MAX`] per endpoint | [`StoreError::Unreachable`] |
 
@@ -72,7 +72,7 @@ pub enum StoreChange {
         /// The revision of the store.
         revision: u64,
     },
-    /// Another program wrote an entry that is too long, or whose key is no text.
+    /// Another program wrote an entry that is too long, or has a key that is no text.
     Refused {
         /// The revision of the store.
         revision: u64,

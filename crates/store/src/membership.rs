@@ -25,14 +25,14 @@ pub const UNITS: &str = "rivulet/units/";
 /// Time after its end at which a unit that crashed is forgotten.
 pub const TIME_TO_LIVE: Duration = Duration::from_secs(10);
 
-/// Units that a watch knows at once, at most. Those that it knows stay; of others, the latest to be
-/// written come first, and the rest once there is room.
+/// Units that a watch knows at once, at most. Known units stay; of others, the latest written one
+/// is added first, and the rest once there is room.
 pub const MEMBERS_MAX: usize = 8_000;
 /// Length of the longest name of a node, in bytes.
 pub const NAME_LEN_MAX: usize = 64;
 /// Length of a unit's entry, in bytes.
 const MEMBER_LEN_MAX: usize = 1_024;
-/// Period in which one warning names an entry that was passed over.
+/// Interval between warnings that name an entry that was passed over.
 const WARNING: Duration = Duration::from_secs(60);
 /// Letters of a key that a warning shows.
 const SHOWN: usize = 80;
@@ -83,7 +83,7 @@ impl Registration {
         let value = serde_json::to_vec(member).unwrap_or_default();
         let key = format!("{UNITS}{name}");
         let work = move || register(&*store, &key, &value, &ended);
-        // Without a thread, nobody finds the unit.
+        // Without a thread, no dispatcher finds the unit.
         let thread = std::thread::Builder::new().name("registration".to_owned()).spawn(work);
         Registration { end: Some(end), thread: thread.ok() }
     }
@@ -211,18 +211,18 @@ struct MemberWatch<N> {
     store: Arc<dyn ClusterStore>,
     notify: N,
     members: BTreeMap<String, UnitMember>,
-    /// The revision up to which changes are known; none: all keys must be listed.
+    /// The last known revision; none: all keys must be listed.
     after: Option<u64>,
     /// Entries that were passed over.
     refused: Arc<AtomicU64>,
     /// Time of the latest warning of one.
     warned: Option<Instant>,
-    /// There are units for which there was no room.
+    /// There are units without room.
     has_no_room: bool,
 }
 
 impl<N: FnMut(MemberChange) -> bool> MemberWatch<N> {
-    /// Takes the next changes. Returns false if nobody wants more.
+    /// Takes the next changes. Returns false once the receiver has ended.
     fn step(&mut self) -> Result<bool, StoreError> {
         let Some(after) = self.after else { return self.list() };
         let mut has_room = false;

@@ -1,8 +1,8 @@
 //! The policy that was applied to a cluster, and its number.
 //!
 //! A policy is longer than a value, so its text stands in parts under keys of its digest. One key
-//! names the present policy. It is written last, and only if nobody else has written it since it
-//! was read: of two policies with the same number, one is kept.
+//! names the present policy. It is written last, and only if no other process has written it since
+//! it was read: of two policies with the same number, one is kept.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
 //! One suite that the store in a file and the one in etcd pass.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 
@@ -109,7 +109,7 @@ fn history_is_compacted(store: &dyn ClusterStore) {
         store.changes("h/", before, SECOND),
         Err(StoreError::Compacted { oldest }) if oldest > before
     ));
-    // A watch goes on after another listing.
+    // A watch continues after another listing.
     let listing = store.list("h/").unwrap();
     assert_eq!(listing.entries[0].value, b"last");
     store.put("h/1", b"later", Expected::Any, None).unwrap();
@@ -241,7 +241,7 @@ fn unreachable_etcd_is_an_error_within_a_bound() {
     assert!(began.elapsed() < 8 * SECOND);
     etcd.run();
     assert_eq!(store.get("u/1").unwrap().unwrap().revision, revision);
-    // An endpoint that is not there is skipped, and one that never answers.
+    // Endpoints that are missing, or never answer, are skipped.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let silent_endpoint = format!("http://{}", silent.local_addr().unwrap());
     let endpoints = ["http://127.0.0.1:1".to_owned(), silent_endpoint, etcd.endpoint()];

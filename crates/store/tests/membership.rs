@@ -1,5 +1,5 @@
 //! Units register themselves, and dispatchers find them, in a file and in etcd.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod common;
 
@@ -58,7 +58,7 @@ fn suite(bench: &mut dyn Bench) {
     drop(second);
     assert_eq!(next(&changes), left("unit-2"));
     assert!(began.elapsed() < 3 * SECOND);
-    // One that crashed does not renew its lease.
+    // A crashed unit does not renew its lease.
     let lease = store.grant(2 * SECOND).unwrap();
     let value = serde_json::to_vec(&member(3)).unwrap();
     store.put(&format!("{UNITS}unit-3"), &value, Expected::Any, Some(lease)).unwrap();
@@ -66,7 +66,7 @@ fn suite(bench: &mut dyn Bench) {
     assert_eq!(next(&changes), left("unit-3"));
     // What is no unit is passed over.
     store.put(&format!("{UNITS}other"), b"text", Expected::Any, None).unwrap();
-    // The store restarts, and its history is discarded: the watch goes on.
+    // The store restarts, and its history is discarded: the watch continues.
     bench.restart(&mut || std::thread::sleep(2 * SECOND));
     let store = shared(bench);
     for at in 0..10 {
@@ -110,7 +110,7 @@ fn units_stay_while_etcd_is_down() {
     assert_eq!([next(&changes), next(&changes)], [left("unit-1"), joined("unit-1", 1)]);
 }
 
-/// A store that is at an earlier revision than before is listed again, and the watch goes on.
+/// A store that is at an earlier revision than before is listed again, and the watch continues.
 #[test]
 fn units_are_found_after_etcd_is_restored() {
     let Some(mut etcd) = EtcdBench::start() else { return };
@@ -185,7 +185,7 @@ fn what_is_no_unit_is_passed_over() {
     assert_eq!([next(&changes), next(&changes)], [joined("unit-2", 9), joined("unit-2", 2)]);
 }
 
-/// More units than there may be: those that are known stay, and others come when there is room.
+/// More units than there may be: known ones stay, and others are added when there is room.
 #[test]
 fn units_are_bounded() {
     let Some(etcd) = EtcdBench::start() else { return };

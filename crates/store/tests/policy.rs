@@ -1,5 +1,5 @@
 //! The policy of a cluster in its store: one of two with the same number is kept.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 use store::policy::{KeepError, StoredPolicy, keep, load, present_number};
 use store::{ClusterStore, Expected, FileStore, VALUE_LEN_MAX};

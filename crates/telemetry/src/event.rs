@@ -1,7 +1,7 @@
 //! Events of the log: transitions of units, flows, ports and policies.
 //!
-//! [`EVENTS`] and the functions that emit them come from one declaration. An event that nobody
-//! listens to costs a comparison; none is emitted per packet of a known flow. Texts are
+//! [`EVENTS`] and the functions that emit them are generated from one declaration. An event without
+//! a listener costs a comparison; none is emitted per packet of a known flow. Texts are
 //! [`shown`](crate::shown): others may have chosen them.
 
 use std::fmt::Display;
@@ -13,7 +13,7 @@ use tracing::Level;
 pub struct LogEvent {
     /// Name.
     pub name: &'static str,
-    /// Subsystem, by which filters select it.
+    /// Subsystem; filters select by it.
     pub target: &'static str,
     /// Severity.
     pub level: Level,
@@ -74,8 +74,8 @@ events! {
     /// Packets of TCP connections from before the start do not pass these functions; each has what
     /// may be changed.
     INFO "rivulet::policy" connections_forgotten(functions: text) = "TCP connections from before the start end";
-    /// None of these ports, of which there are more than two, has an address: hosts of one network
-    /// find none of another.
+    /// There are more than two ports, and none of these has an address: hosts of one network find
+    /// none of another.
     WARN "rivulet::policy" networks_unrouted(ports: text) = "ports have no address";
     /// The policy ended: packets received, and packets that left.
     INFO "rivulet::policy" policy_ended(policy: text, packets_in: u64, packets_out: u64) = "policy ended";
@@ -87,7 +87,7 @@ events! {
     INFO "rivulet::cluster" peer_left(node: text) = "node disconnected";
     /// A node is given up, or has ended its link: what it had is lost.
     WARN "rivulet::cluster" peer_lost(node: text) = "node lost";
-    /// A node is heard from another address than before, to which its link goes on.
+    /// A node sends from another address than before; its link moves there.
     INFO "rivulet::cluster" link_moved(node: text, from: text, to: text) = "link moved";
     /// The largest IP packets that the path to a node carries are known, in bytes.
     INFO "rivulet::cluster" link_mtu_found(node: text, mtu: u64) = "path MTU found";
@@ -97,18 +97,18 @@ events! {
     INFO "rivulet::cluster" link_mtu_raised(node: text, mtu: u64) = "path MTU raised";
     /// The interface to a node carries no packets of `mtu` bytes, as links need.
     WARN "rivulet::cluster" link_too_narrow(node: text, mtu: u64) = "path MTU too small";
-    /// Two nodes have the same name: the one at `address` goes on, the `other` one is not employed.
+    /// Two nodes have the same name: the one at `address` stays, the `other` one is refused.
     WARN "rivulet::cluster" name_taken(node: text, address: text, other: text) = "node name taken";
-    /// Nothing was heard from a node for this time: it keeps its flows, and new ones go elsewhere.
+    /// A node was silent for this time: it keeps its flows, and new ones go elsewhere.
     WARN "rivulet::cluster" peer_suspect(node: text, silent_ms: u64) = "node suspect";
-    /// A suspect node is heard again, after this time, and goes on.
+    /// A suspect node answers again, after this time, and gets new flows.
     INFO "rivulet::cluster" peer_heard(node: text, silent_ms: u64) = "node heard again";
-    /// A dispatcher begins with this many units of those that it wants.
+    /// A dispatcher begins with this many of the units that it wants.
     INFO "rivulet::cluster" dispatcher_began(ready: u64, wanted: u64) = "dispatcher began";
     /// A dispatcher begins without all units that it wants, and takes the others in when they come.
     WARN "rivulet::cluster" units_missing(ready: u64, wanted: u64, awaited: text) = "units missing";
-    /// Another process of a node has taken the place of one that was heard a moment ago: it was
-    /// restarted, or two processes have the same name.
+    /// Another process of a node has replaced one that was alive a moment ago: it was restarted, or
+    /// two processes have the same name.
     WARN "rivulet::cluster" peer_replaced(node: text) = "node replaced";
     /// This process did not run for this time, so that others may have given it up: it sends
     /// nothing until they answer.
@@ -121,7 +121,7 @@ events! {
     /// The node begins with the policy that was applied to its cluster, as the store or its own
     /// state has it. Its `file` is another one.
     INFO "rivulet::cluster" policy_from_shelf(policy: text, number: u64, place: text, file: text) = "policy of the cluster in place of the file";
-    /// The policy of the cluster could not be kept for the next start. Nodes go on.
+    /// The policy of the cluster could not be kept for the next start. Nodes keep running it.
     WARN "rivulet::cluster" policy_not_kept(policy: text, reason: text) = "policy not kept";
     /// The present policy of the cluster cannot be run at this node, or at another one, which gets
     /// no flows.
@@ -140,7 +140,7 @@ events! {
     /// The peer was refused as many times again within `seconds`; `reason`: the last time's.
     WARN "rivulet::cluster" peer_refused_again(peer: text, refusals: u64, seconds: u64, reason: text)
         = "node refused again";
-    /// The store of the cluster cannot be reached, or has something unexpected. Nodes go on.
+    /// The store of the cluster cannot be reached, or has something unexpected. Nodes keep running.
     WARN "rivulet::cluster" store_failed(reason: text) = "store failed";
     /// A node has read its certificate, key, authority or list of revoked certificates again.
     INFO "rivulet::cluster" certificates_read(file: text) = "certificates read";
@@ -148,7 +148,7 @@ events! {
     WARN "rivulet::cluster" certificates_unusable(file: text, reason: text) = "certificates not used";
     /// The node's own certificate ends soon: renew it (`rivulet cluster renew`).
     WARN "rivulet::cluster" certificate_ends(node: text, hours: u64) = "certificate ends soon";
-    /// The node's own certificate has ended: other nodes refuse it, and links that live go on.
+    /// The node's own certificate has ended: other nodes refuse it, and live links stay up.
     ERROR "rivulet::cluster" certificate_ended(node: text) = "certificate has ended";
     /// The secrets of a link could not be written to the file of RIVULET_KEYLOG.
     WARN "rivulet::cluster" key_log_failed(reason: text) = "secrets not written";
@@ -185,13 +185,14 @@ events! {
     INFO "rivulet::output" outputs_reopened() = "outputs reopened";
     /// A neighbour did not answer, and packets for it were dropped.
     DEBUG "rivulet::l3" neighbour_unresolved(packets: u64) = "neighbour unresolved";
-    /// Code that processes packets panicked at a place for the first time, and went on.
+    /// Code that processes packets panicked at a place for the first time; the process continues.
     ERROR "rivulet::runtime" panicked(place: text, message: text) = "panic contained";
-    /// The system has no more memory: the process goes on with its reserve, and no new flow begins.
+    /// The system has no more memory: the process continues with its reserve, and no new flow
+    /// begins.
     WARN "rivulet::runtime" memory_short() = "memory used up";
     /// There is memory for the reserve again: new flows begin.
     WARN "rivulet::runtime" memory_regained() = "memory available again";
-    /// A thread of a unit goes on after a panic outside of functions; its flows began again.
+    /// A thread of a unit continues after a panic outside of functions; its flows began again.
     ERROR "rivulet::unit" unit_restarted(restarts: u64) = "unit restarted";
     /// The dispatcher orders a unit to start.
     INFO "rivulet::unit" unit_started(unit: u64, running: u64) = "unit started";
@@ -203,7 +204,7 @@ events! {
     INFO "rivulet::unit" unit_stopped(unit: u64) = "unit stopped";
     /// A flowlet was assigned to a unit.
     TRACE "rivulet::flow" flow_assigned(unit: u64, fits: bool) = "flow assigned";
-    /// A unit asks the previous owner for a flow's state.
+    /// A unit requests a flow's state from the previous owner.
     DEBUG "rivulet::flow" handover_asked(flow: text, epoch: u64, from: text) = "handover asked";
     /// The previous owner sends a flow's state.
     DEBUG "rivulet::flow" handover_answered(flow: text, epoch: u64, to: text) = "handover answered";

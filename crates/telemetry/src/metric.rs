@@ -11,7 +11,7 @@ pub struct Family {
     pub unit: MetricUnit,
     /// Explanation, in the Markdown of the documentation. Its first sentence is the help text.
     pub help: &'static str,
-    /// Names of the labels of those that have it.
+    /// Names of the labels outside its own.
     pub outer_labels: &'static [&'static str],
     /// Name of its own label.
     pub label: Option<&'static str>,

@@ -22,7 +22,7 @@ pub trait Record: Merge {
     /// Its fields, in order.
     const FIELDS: &'static [RecordField];
 
-    /// Returns the values of the fields, in order; `None` for those that are no numbers.
+    /// Returns the values of the fields, in order; `None` for fields that are no numbers.
     fn values(&self) -> Vec<Option<&dyn Values>>;
 
     /// Visits the samples of all metrics: the field, the value of the metric's own label, the
@@ -66,7 +66,7 @@ pub enum CountKind {
     Total,
     /// It is a value of now.
     Current,
-    /// It is a time, of which the latest counts.
+    /// It is a time; the latest counts.
     Latest,
 }
 

@@ -11,8 +11,8 @@ use crate::shown::shown_in_cell;
 
 /// Period of summaries. An event after a period without any is logged at once again.
 pub const PERIOD: Duration = Duration::from_secs(30);
-/// Limit on the pairs of kind and peer that are notified apart. Those of further peers are counted
-/// together, as of `others`.
+/// Limit on pairs of kind and peer that are counted separately. Further peers are counted together,
+/// as `others`.
 pub const PEERS_MAX: usize = 256;
 
 /// The peer of events beyond [`PEERS_MAX`].
@@ -67,7 +67,7 @@ impl Repeats {
         false
     }
 
-    /// Returns the events whose period has ended.
+    /// Takes the events after the end of their period.
     pub fn due(&mut self, now_ns: u64) -> Vec<Repeated> {
         let mut due = Vec::new();
         self.counts.retain(|(kind, peer), count| {
@@ -113,7 +113,8 @@ pub fn refuse_peer(kind: &'static str, peer: &dyn Display, reason: &dyn Display)
     flush_repeats();
 }
 
-/// Logs the number of events whose period has ended. A thread that has time calls it now and then.
+/// Logs the number of repeated events after the end of their period. A thread that has time calls
+/// it now and then.
 pub fn flush_repeats() {
     let due = REPEATS.lock().unwrap_or_else(PoisonError::into_inner).due(now_ns());
     for Repeated { peer, count, last, .. } in due {

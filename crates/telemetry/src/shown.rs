@@ -8,8 +8,8 @@ pub const SHOWN_MAX: usize = 1_024;
 /// Limit on the characters of a text in a cell of a table.
 pub const CELL_MAX: usize = 80;
 
-/// A text for one line: control characters and those that change the direction of text are escaped
-/// as in Rust, and what is too long is cut, with `...` at its end.
+/// A text for one line: control characters and characters that change the direction of text are
+/// escaped as in Rust, and long texts are cut, with `...` at the end.
 pub struct Shown<T> {
     text: T,
     chars_max: usize,

@@ -92,7 +92,7 @@ impl Located {
         ConfigError { position: Some(start), width, message: message.to_string() }
     }
 
-    /// Returns the form in which a deserializer passes a text and its origin to [`Located`].
+    /// Returns a text and its origin as a deserializer passes them to [`Located`].
     ///
     /// Pass it to `visit_map` when `deserialize_newtype_struct` is called with the name
     /// [`Located::TOKEN`].
@@ -104,7 +104,7 @@ impl Located {
         Ok(MapDeserializer::new([("text", self.text), ("origin", origin)].into_iter()))
     }
 
-    /// The name under which [`Located`] asks a deserializer for its origin.
+    /// The name that [`Located`] passes to a deserializer to get its origin.
     pub const TOKEN: &'static str = "$rivulet::Located";
 }
 
@@ -214,7 +214,7 @@ impl<'de> Visitor<'de> for LocatedVisitor {
     }
 }
 
-/// The map behind [`Located::into_map`].
+/// The map of [`Located::into_map`].
 #[derive(serde::Deserialize)]
 struct Encoded {
     text: String,

@@ -272,7 +272,7 @@ impl Visitor<'_> for AmountVisitor {
     }
 
     fn visit_u64<E: de::Error>(self, value: u64) -> Result<u64, E> {
-        // A bare number would mean nanoseconds, which nobody intends. Zero needs no unit.
+        // A bare number would mean nanoseconds, hardly intended. Zero needs no unit.
         match self.0 {
             expected @ QuantityKind::Duration if value > 0 => {
                 Err(E::custom(QuantityError::Kind { expected, found: QuantityKind::Count }))

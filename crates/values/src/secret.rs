@@ -7,12 +7,12 @@ use serde::de::{self, Deserialize, Deserializer, Visitor};
 /// A secret, such as a key or a password, that no message and no debug output shows.
 ///
 /// A file that it is read from must be private to its owner. The policy's deserializer checks this
-/// when it is asked for a newtype struct named [`Secret::TOKEN`].
+/// for a newtype struct named [`Secret::TOKEN`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
 impl Secret {
-    /// The name under which a deserializer is asked for a secret.
+    /// The name that a secret passes to a deserializer.
     pub const TOKEN: &'static str = "$rivulet::Secret";
 
     /// Decodes a secret written in hexadecimal digits.

@@ -59,7 +59,7 @@ fn requirement_options(flags: &[String]) -> Result<requirements::Options, String
     Ok(options)
 }
 
-/// The workspace's root: two folders above this crate.
+/// Returns the workspace's root: two folders above this crate.
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

@@ -177,7 +177,7 @@ fn are_kin(one: &Module, other: &Module) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// Returns the imports between modules of which none is within the other.
+/// Returns the imports between modules, except from a module to one within it or around it.
 fn of_strangers(imports: &Imports) -> Imports {
     let strangers = |(module, targets): (&Module, &BTreeSet<Module>)| {
         let far = targets.iter().filter(|target| !are_kin(module, target)).cloned();

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use support::{root, sources};
 
-/// Names that say what they mean only behind their module's path, and are used so.
+/// Names that are used with their module's path, and would mean nothing without it.
 const BEHIND_PATH: &[&str] = &["Config", "Counters", "Error", "Options", "Repr", "State"];
 
 /// Names that are in scope everywhere, or as good as.

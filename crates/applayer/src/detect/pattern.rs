@@ -116,7 +116,7 @@ fn tls_client(head: &[u8], _: FlowPorts) -> Clue {
     any([tls_record(head, 1), ssl2_client(head)])
 }
 
-/// Returns whether the bytes begin a ClientHello or are too few to tell.
+/// Returns whether the bytes begin a ClientHello, or may begin one.
 pub(super) fn is_client_hello(bytes: &[u8]) -> bool {
     tls_record(bytes, 1) != Clue::Nothing
 }

@@ -21,7 +21,7 @@ pub struct DnsName {
 }
 
 impl DnsName {
-    /// The name.
+    /// Returns the name.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }

@@ -124,7 +124,7 @@ pub enum HttpAnomaly {
     PipelineFull,
     /// A 101 in response to a request without Upgrade; it counts. RFC 9110, section 7.8.
     UnexpectedUpgrade,
-    /// A message after one that announced to be the last; it is parsed. RFC 9112, section 9.6.
+    /// A message after the announced last one; it is parsed. RFC 9112, section 9.6.
     DataAfterClose,
     /// Bytes after an unanswered CONNECT; parsed as a request if they begin like one, otherwise as
     /// tunnel data. RFC 9110, section 9.3.6.
@@ -163,7 +163,7 @@ pub enum HttpAnomaly {
     /// A chunk extension is malformed: it must consist of names, optionally with a token or quoted
     /// string as value; ignored. RFC 9112, section 7.1.1.
     InvalidChunkExtension,
-    /// A head whose first line ends with CR LF ends with LF alone; it counts as its end. RFC 9112,
+    /// A head with CR LF after its first line ends with LF alone; this counts as its end. RFC 9112,
     /// section 2.2.
     BareLineFeedEndsHead,
     /// The connection continues with HTTP/2, which is not parsed. RFC 9113, section 3.

@@ -10,10 +10,10 @@ use crate::http::{HttpSink, LineBuffer};
 /// The parser state of one connection, of fixed layout: it can be copied as bytes, and all zeros is
 /// the initial state.
 ///
-/// The bytes of each direction must come in order, in pieces of any size. Segmentation changes only
-/// the boundaries of body and opaque events. The directions must come in order of arrival: a
-/// response's framing depends on its request's method. Any bytes are a valid state: a wrong one
-/// leads to wrong events, never to a panic.
+/// Pass the bytes of each direction in order, in pieces of any size. Segmentation changes only the
+/// boundaries of body and opaque events. Pass the directions in order of arrival: a response's
+/// framing depends on its request's method. Any bytes are a valid state: a wrong one leads to wrong
+/// events, never to a panic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C)]
 pub struct Exchange {

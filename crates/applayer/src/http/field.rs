@@ -74,8 +74,8 @@ fn is_same(name: &[u8], known: &[u8]) -> bool {
     name.eq_ignore_ascii_case(known)
 }
 
-/// Bytes may differ in the case bit where `known` has a letter; bit 0x40 distinguishes letters from
-/// hyphens.
+/// Compares words without case: bytes may differ in the case bit where `known` has a letter; bit
+/// 0x40 distinguishes letters from hyphens.
 fn is_same_word(name: [u8; 8], known: [u8; 8]) -> bool {
     const LETTERS: u64 = u64::MAX / 0xff * 0x40;
     let (name, known) = (u64::from_le_bytes(name), u64::from_le_bytes(known));

@@ -118,7 +118,7 @@ fn keep<L: LineBuffer>(half: &mut DirectionState, bytes: &[u8], line: &mut L) {
     }
 }
 
-/// A truncated line.
+/// Returns a truncated line.
 fn cut(raw: &[u8]) -> GatheredLine<'_> {
     let (found, folded) = lint(raw);
     GatheredLine { raw, found, controls: true, folded, cut: true }

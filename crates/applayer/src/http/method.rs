@@ -1,6 +1,6 @@
 //! Request methods.
 
-/// A request method, as far as parsing depends on it.
+/// The kinds of request methods that parsing distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Method {
     /// GET (RFC 9110 9.3.1).

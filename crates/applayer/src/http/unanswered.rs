@@ -1,13 +1,13 @@
-//! The requests whose responses have not come yet.
+//! The requests without a response yet.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
-/// Maximum unanswered requests whose method is remembered. Further ones are taken as ordinary
+/// Maximum unanswered requests with a remembered method. Further ones are taken as ordinary
 /// (neither HEAD nor CONNECT) and reported as
 /// [`HttpAnomaly::PipelineFull`](crate::http::HttpAnomaly::PipelineFull).
 pub const PIPELINE_MAX: usize = 32;
 
-/// The kind of a request, as far as its response's framing depends on it.
+/// The kinds of requests that the framing of responses distinguishes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Ordinary,

@@ -1,5 +1,4 @@
-//! Request targets: their parts, and the normal form of path and query in which servers look them
-//! up.
+//! Request targets: their parts, and the normal form of path and query that servers look up.
 
 mod normalise;
 mod parts;

@@ -10,8 +10,8 @@ use crate::input::Input;
 const SUPPORTED_GROUPS: u16 = 10;
 const EC_POINT_FORMATS: u16 = 11;
 
-/// The text of a JA3: version, cipher suites, extensions, groups and point formats in decimal, in
-/// the client's order, without GREASE (RFC 8701).
+/// Returns the text of a JA3: version, cipher suites, extensions, groups and point formats in
+/// decimal, in the client's order, without GREASE (RFC 8701).
 pub fn ja3(hello: &ClientHello<'_>) -> String {
     let mut text = format!("{},", hello.legacy_version().0);
     list(&mut text, hello.cipher_suites());
@@ -28,8 +28,8 @@ pub fn ja3(hello: &ClientHello<'_>) -> String {
     text
 }
 
-/// The text of a JA3S: version, cipher suite and extensions in decimal, in the server's order,
-/// without GREASE.
+/// Returns the text of a JA3S: version, cipher suite and extensions in decimal, in the server's
+/// order, without GREASE.
 pub fn ja3s(hello: &ServerHello<'_>) -> String {
     let mut text = format!("{},{},", hello.legacy_version().0, hello.cipher_suite());
     list(&mut text, hello.extensions().map(|(kind, _)| kind));
@@ -62,7 +62,7 @@ fn is_grease(number: u16) -> bool {
 mod tests {
     use super::*;
 
-    /// A hello's body, from version to extensions.
+    /// Returns a hello's body, from version to extensions.
     fn hello(middle: &[u8], extensions: &[u8]) -> Vec<u8> {
         let len = (extensions.len() as u16).to_be_bytes();
         [&[3, 3][..], &[7; 32], &[0], middle, &len, extensions].concat()

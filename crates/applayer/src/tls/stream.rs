@@ -11,7 +11,7 @@ use crate::LineBuffer;
 /// The state of one direction, of fixed layout: it can be copied as bytes, and all zeros is the
 /// initial state.
 ///
-/// Bytes come in order and in pieces of any size. A [`LineBuffer`] of
+/// Input is in order and in pieces of any size. A [`LineBuffer`] of
 /// [`MESSAGE_BYTES_MAX`](super::MESSAGE_BYTES_MAX) holds an incomplete handshake message. A message
 /// within one record and one piece is parsed in place. Any bytes are a valid state: a wrong one
 /// leads to wrong events, never to a panic.

@@ -93,7 +93,7 @@ fn agree(side: ExchangeSide, bytes: &[u8]) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// httparse keeps the blanks around a reason phrase.
+/// Removes the blanks around a reason phrase, which httparse keeps.
 fn trimmed(mut head: Head) -> Head {
     head.words.iter_mut().for_each(|word| *word = word.trim_ascii().to_vec());
     head

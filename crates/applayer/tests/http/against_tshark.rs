@@ -128,7 +128,7 @@ fn skip(why: &str) -> Option<PathBuf> {
     None
 }
 
-/// Returns the captures whose bytes contain HTTP's name, the largest first.
+/// Returns the captures that contain HTTP's name, the largest first.
 fn captures(traces: &Path) -> Vec<String> {
     let manifest = std::fs::read_to_string(traces.join("MANIFEST.tsv")).unwrap();
     let files = manifest.lines().skip(1).filter_map(|line| line.split('\t').next());
@@ -296,7 +296,7 @@ fn note(reported: &mut Vec<Message>, event: HttpEvent<'_>) {
     }
 }
 
-/// A repeated header counts once, and empty values do not count.
+/// Adds a header. A repeated one counts once, and empty values do not count.
 fn insert(message: &mut Message, field: &'static str, value: String) {
     if !value.is_empty() {
         message.entry(field).or_insert(value);

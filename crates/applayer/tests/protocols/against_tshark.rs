@@ -42,9 +42,9 @@ fn dns_messages_are_those_of_tshark() {
     assert!(compared >= 1500);
 }
 
-/// Returns whether our lists equal tshark's. tshark's list of record types includes those that
-/// records name; it shows a question after an invalid label; and it shows sometimes more, sometimes
-/// less of malformed messages.
+/// Returns whether our lists equal tshark's. tshark's list of record types includes types named in
+/// records; it shows a question after an invalid label; and it shows sometimes more, sometimes less
+/// of malformed messages.
 fn agree(ours: &[Vec<String>; 6], theirs: &[&[String]; 6], malformed: bool) -> bool {
     if theirs[2].iter().chain(theirs[4]).any(|name| name.starts_with("<Unknown")) {
         return true;

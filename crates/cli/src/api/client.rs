@@ -14,9 +14,9 @@ use serde::de::DeserializeOwned;
 
 use super::remote::RemoteServer;
 
-/// Timeout of an answer that nodes or many flows are asked for, or of a change.
+/// Timeout of a change, or of an answer that requires nodes or many flows.
 const PATIENCE: Duration = Duration::from_secs(15);
-/// Timeout of all other answers: one that the server has to wait for longer is an error.
+/// Timeout of all other answers: a longer wait of the server is an error.
 const LOOK_PATIENCE: Duration = Duration::from_secs(ANSWER_TIMEOUT.as_secs() + 1);
 /// Maximum length of an answer, in bytes.
 const ANSWER_MAX: u64 = 16 << 20;

@@ -94,8 +94,8 @@ impl RemoteServer {
     }
 }
 
-/// Checks that a certificate that says a role says a dispatcher's: the key of a unit must not get
-/// the token.
+/// Checks that a certificate with a role has a dispatcher's: the key of a unit must not get the
+/// token.
 fn check_server(session: &ClientConnection) -> Result<()> {
     let shown = session.peer_certificates().and_then(<[_]>::first);
     match shown.map(|shown| RoleMap::default().credential(shown)) {

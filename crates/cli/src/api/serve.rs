@@ -28,7 +28,7 @@ pub struct ServeOptions {
     /// Key of that certificate, in PEM
     #[arg(long, value_name = "FILE", requires = "api_cert")]
     pub api_key: Option<PathBuf>,
-    /// Authority whose certificates open an API over TCP, in PEM [default with --cluster: the
+    /// Authority of the certificates that open an API over TCP, in PEM [default with --cluster: the
     /// cluster's]
     #[arg(long, value_name = "FILE")]
     pub api_ca: Option<PathBuf>,
@@ -45,7 +45,7 @@ pub struct ServeOptions {
     pub api_token: Option<PathBuf>,
 }
 
-/// Files of an API over TCP, as far as they are known without options, and more places of it.
+/// Files of an API over TCP that are known without options, and further addresses of it.
 #[derive(Debug, Default)]
 pub struct ApiFiles {
     /// Certificate and key.
@@ -58,7 +58,7 @@ pub struct ApiFiles {
     pub roles: Option<PathBuf>,
     /// The token.
     pub token: Option<PathBuf>,
-    /// An address that is served beside those of options.
+    /// An address that is served in addition to the options' addresses.
     pub listen: Option<ApiAddress>,
 }
 
@@ -78,11 +78,11 @@ pub struct OpenedApi {
 }
 
 impl ServeOptions {
-    /// Opens the sockets; without options, that of this name if the API `is_usual`.
+    /// Opens the sockets; without options, the socket of this name if the API `is_usual`.
     ///
     /// # Errors
-    /// If a socket cannot be opened, or nobody could use one over TCP. Without the usual one the
-    /// command goes on; a line says why.
+    /// If a socket cannot be opened, or if no client could use one over TCP. If the usual socket
+    /// cannot be opened, the command continues after a warning.
     pub fn open(&self, name: &str, is_usual: bool, files: &ApiFiles) -> anyhow::Result<OpenedApi> {
         if self.api == [ApiAddress::Path(OFF.into())] {
             return Ok(OpenedApi::default());

@@ -108,7 +108,7 @@ fn word(data: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(*data.get(at..)?.first_chunk()?))
 }
 
-/// A browser's request, padded by its cookie to fill its segments.
+/// Returns a browser's request, padded by its cookie to fill its segments.
 fn request(payload_len: usize, cookie: fn(usize) -> String) -> Vec<u8> {
     let head = "GET /wiki/Special:Search?search=network+functions&go=Go HTTP/1.1\r\n\
         Host: en.example.org\r\n\
@@ -124,7 +124,7 @@ fn request(payload_len: usize, cookie: fn(usize) -> String) -> Vec<u8> {
     format!("{head}{}{end}", cookie(len - head.len() - end.len())).into_bytes()
 }
 
-/// A server's response, whose body fills its segments.
+/// Returns a server's response; the body fills its segments.
 fn response(payload_len: usize, body: fn(usize) -> String) -> Vec<u8> {
     let head = "HTTP/1.1 200 OK\r\n\
         Date: Mon, 01 Jan 2024 00:00:00 GMT\r\n\
@@ -143,13 +143,13 @@ fn zeros(len: usize) -> String {
     "0".repeat(len)
 }
 
-/// Random hexadecimal digits.
+/// Returns random hexadecimal digits.
 fn hexadecimal(len: usize) -> String {
     let mut state = 3;
     (0..len).map(|_| char::from(b"0123456789abcdef"[split_mix(&mut state) as usize % 16])).collect()
 }
 
-/// A page of text with links.
+/// Returns a page of text with links.
 fn page(len: usize) -> String {
     const WORDS: [&str; 24] = [
         "the", "network", "of", "packets", "and", "a", "function", "is", "to", "server", "in", "that",

@@ -1,4 +1,4 @@
-//! The dispatcher alone: what it does to packets before any function sees them.
+//! The dispatcher alone: its work on packets before the first function.
 
 use anyhow::ensure;
 use packet::{FlowHasher, Packet, PacketPool, Parser};
@@ -38,7 +38,7 @@ pub struct ParseTarget {
 const SLOT_LEN: usize = 128;
 
 impl DispatcherTarget {
-    /// Creates a dispatcher for this many flows and active units, of which one nearly suffices.
+    /// Creates a dispatcher for this many flows and active units; one unit nearly suffices.
     pub fn new(flows: u32, batch_len: usize, units: u16, cuts: bool) -> anyhow::Result<DispatcherTarget> {
         let config = Config {
             gap_ns: if cuts { Config::default().gap_ns } else { u64::MAX },
@@ -105,7 +105,7 @@ impl Target for DispatcherTarget {
         for opening in tape.openings() {
             self.run(opening.chunks_exact(opening.len()));
         }
-        ensure!(self.dispatcher.flows() == self.flows, "not every opening started a flow");
+        ensure!(self.dispatcher.flows().count() == self.flows, "not every opening started a flow");
         self.play(tape, 0, WARM_UP);
         Ok(())
     }

@@ -29,7 +29,7 @@ pub enum Kind {
 }
 
 /// Minimum number of frames on a tape: more than a core's caches hold, but less than the shared
-/// last-level cache, to which network adapters write.
+/// last-level cache, which network adapters write to.
 const FRAMES_MIN: usize = 1 << 16;
 
 /// Multiple of the flow table's capacity that is opened before a flow repeats.
@@ -92,12 +92,12 @@ impl Tape {
         })
     }
 
-    /// Packets of a flow, if flows end.
+    /// Returns the packets of a flow, if flows end.
     pub fn flow_length(&self) -> Option<u32> {
         self.flow_length
     }
 
-    /// First frame of each flow.
+    /// Returns the first frame of each flow.
     pub fn openings(&self) -> Frames<'_> {
         self.openings.chunks_exact(self.frame_len)
     }
@@ -162,7 +162,7 @@ impl FlowPicker {
 
 const ETHERNET: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00];
 
-/// The client of a flow: an address in 10/8 and a port; ports repeat across addresses.
+/// Returns the client of a flow: an address in 10/8 and a port; ports repeat across addresses.
 fn client(flow: u32) -> ([u8; 4], u16) {
     let (host, port) = (flow / 64, flow % 64);
     let [_, b, c, d] = (host + 1).to_be_bytes();

@@ -13,7 +13,7 @@ pub trait Target {
     /// Checks that every packet was accounted for and passed: a fast wrong run is a failure.
     fn check(&self, tape: &Tape) -> anyhow::Result<()>;
 
-    /// Bytes of a flow's record.
+    /// Returns the bytes of a flow's record.
     fn record_len(&self) -> usize;
 }
 

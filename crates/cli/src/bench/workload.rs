@@ -66,7 +66,7 @@ pub enum Workload {
 }
 
 impl Workload {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Workload::Forward => "forward",
@@ -95,7 +95,7 @@ impl Workload {
         }
     }
 
-    /// The kind of frames.
+    /// Returns the kind of frames.
     pub fn frames(self) -> Kind {
         match self {
             Workload::FirewallNew => Kind::Syn,
@@ -104,7 +104,7 @@ impl Workload {
         }
     }
 
-    /// Default packet size in bytes on the wire.
+    /// Returns the default packet size in bytes on the wire.
     pub fn packet_size(self) -> u16 {
         if self.frames() == Kind::Segment { 1518 } else { 64 }
     }
@@ -145,7 +145,7 @@ impl Workload {
             .then(|| Box::new(ParseTarget::new(batch_len)) as Box<dyn Target>)
     }
 
-    /// The policy for this many flows.
+    /// Returns the policy for this many flows.
     fn policy(self, flows: u32, rules: &[PathBuf]) -> String {
         let line = match self {
             Workload::Forward | Workload::Dispatcher | Workload::DispatcherFlowlet => "inside <-> outside",
@@ -226,8 +226,8 @@ alert tcp any any -> any any (msg:"stream"; flow:to_client; content:"<title>Wiki
 alert http any any -> any any (msg:"body"; file.data; content:"<html>"; content:"</a>"; distance:0; sid:9100003;)
 "#;
 
-/// An IDS with the rules of these files, or with a few built-in ones; with `matching`, also with
-/// rules that match. All addresses are in both nets, so addresses exclude no rule.
+/// Returns an IDS with the rules of these files, or with a few built-in ones; with `matching`, also
+/// with rules that match. All addresses are in both nets, so addresses exclude no rule.
 fn ids(files: &[PathBuf], matching: bool) -> String {
     let files = files.iter().map(|file| format!("file({:?})", file.display().to_string()));
     let mut rules: Vec<_> = files.collect();
@@ -243,7 +243,7 @@ fn ids(files: &[PathBuf], matching: bool) -> String {
     )
 }
 
-/// A NAT with enough external addresses for the flows; each has about 64,000 ports.
+/// Returns a NAT with enough external addresses for the flows; each has about 64,000 ports.
 fn nat(branch: &str, flows: u32) -> String {
     let (addresses, net) = (flows / 50_000 + 1, branch.len());
     format!("NAT n{branch} {{ external: [198.18.{net}.1-198.18.{net}.{addresses}] }};\n")
@@ -258,14 +258,14 @@ fn load_balancer(branch: &str) -> String {
     )
 }
 
-/// A whitelister of a service that can record a client for each flow.
+/// Returns a whitelister of a service that can record a client for each flow.
 fn whitelist(flows: u32) -> String {
     let capacity = flows.max(1);
     format!("Whitelist w {{ protect: outside, record: [clients], services: [80], capacity: {capacity} }};\n")
 }
 
-/// A preventer before a service that counts and meters each packet, and each flow of its source,
-/// and drops none.
+/// Returns a preventer before a service that counts and meters each packet, and each flow of its
+/// source, and drops none.
 fn preventer(flows: u32) -> String {
     let sources = flows.max(1);
     format!(
@@ -274,7 +274,7 @@ fn preventer(flows: u32) -> String {
     )
 }
 
-/// A firewall with 99 rules that do not match, and one that does.
+/// Returns a firewall with 99 rules that do not match, and a last rule that does.
 fn firewall(branch: &str) -> String {
     let mut rules: Vec<_> = (0..99)
         .map(|i| format!("deny tcp from 172.{}.0.0/16 to 203.0.113.{i} port {}", 16 + i % 16, 1000 + i))
@@ -283,7 +283,7 @@ fn firewall(branch: &str) -> String {
     format!("Firewall f{branch} {{ rules: \"{}\" }};\n", rules.join("\\n"))
 }
 
-/// A marker with the same conditions.
+/// Returns a marker with the same conditions.
 fn marker() -> String {
     let mut rules: Vec<_> = (0..99)
         .map(|i| format!("keep tcp from 172.{}.0.0/16 to 203.0.113.{i} port {}", 16 + i % 16, 1000 + i))
@@ -432,7 +432,7 @@ impl Target for GraphTarget {
     }
 
     fn record_len(&self) -> usize {
-        self.graph.record_len()
+        self.graph.flows().record_len()
     }
 }
 
@@ -472,7 +472,7 @@ mod tests {
         Ok(())
     }
 
-    /// Half of the table's flows go on and the others are over: those give way.
+    /// Half of the table's flows continue. The others have ended and are evicted.
     #[test]
     fn flows_of_any_length_start_once() -> anyhow::Result<()> {
         for workload in [Workload::Nat, Workload::Firewall, Workload::Chain4Consolidated] {

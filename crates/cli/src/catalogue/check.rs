@@ -110,7 +110,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if difference.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The functions to check, with their configurations.
+/// Returns the functions to check, with their configurations.
 fn subjects(args: &Args) -> anyhow::Result<Vec<FunctionSpec>> {
     let ready = built_in();
     let mut subjects = Vec::new();

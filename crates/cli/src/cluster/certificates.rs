@@ -31,14 +31,14 @@ pub struct ClusterArgs {
 enum ClusterTask {
     /// Create an authority in a folder, if there is none, and issue certificates
     ///
-    /// A node needs ca.pem and its own NAME.pem and NAME.key. Keep ca.key apart: who has it can let
-    /// nodes in.
+    /// A node needs ca.pem and its own NAME.pem and NAME.key. Keep ca.key apart: its holder can
+    /// admit nodes.
     Init {
         /// The folder
         folder: PathBuf,
         /// Role and name of each: unit, dispatcher, manager, operator, viewer or etcd. A name that
         /// begins with its role needs no other: unit-1. =HOST,... also gives hosts, names or IP
-        /// addresses, by which clients reach a dispatcher's control API or etcd
+        /// addresses that clients use to reach a dispatcher's control API or etcd
         #[arg(required = true, value_name = "[ROLE:]NAME[=HOST,...]")]
         nodes: Vec<String>,
         /// Name of the cluster: nodes of clusters with other names are refused [default: that of
@@ -79,7 +79,7 @@ enum ClusterTask {
 /// Validity of certificates.
 #[derive(Clone, Copy, Debug, clap::Args)]
 struct Validity {
-    /// Days for which certificates are valid
+    /// Validity of certificates in days
     #[arg(long, value_name = "DAYS", default_value_t = CERTIFICATE_DAYS, value_parser = clap::value_parser!(u32).range(1..=i64::from(CERTIFICATE_DAYS_MAX)))]
     days: u32,
 }

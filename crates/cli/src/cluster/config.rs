@@ -27,12 +27,11 @@ pub struct NodeConfig {
     /// Address at which a unit listens, or one of several dispatchers; of a manager, that of its
     /// first unit.
     pub listen: Option<HostPort>,
-    /// Address at which other nodes reach it, for the store; the one at which it listens by
-    /// default.
+    /// Address at which other nodes reach it, for the store; its listening address by default.
     pub address: Option<HostPort>,
     /// The policy.
     pub policy: Option<PathBuf>,
-    /// Folder in which the node keeps the policy of its cluster, if there is no store.
+    /// Folder for the policy of the node's cluster, if there is no store.
     pub state: Option<PathBuf>,
     /// The interfaces of a dispatcher, by port.
     #[serde(default)]
@@ -51,12 +50,13 @@ pub struct NodeConfig {
     /// The units of a dispatcher: name and address.
     #[serde(default, deserialize_with = "by_name")]
     pub units: BTreeMap<String, HostPort>,
-    /// Units of a dispatcher that run whatever the load; all of `units` by default, one without.
+    /// Minimum active units of a dispatcher, whatever the load; by default all of `units`, or one
+    /// if there are none.
     pub units_min: Option<NonZeroU16>,
     /// All dispatchers of the cluster, if there are several: name and address.
     #[serde(default, deserialize_with = "by_name")]
     pub dispatchers: BTreeMap<String, HostPort>,
-    /// The store in which units register themselves, and a dispatcher finds them.
+    /// The store where units register themselves and dispatchers find them.
     pub store: Option<StoreConfig>,
 }
 
@@ -67,10 +67,10 @@ pub struct UnitPool {
     /// Their names, as in their certificates: no more units run.
     #[serde(deserialize_with = "names")]
     pub units: Vec<String>,
-    /// Units that run beside those at work, ready to be employed.
+    /// Spare units: they run in addition to the units in use.
     #[serde(default = "one")]
     pub spare: NonZeroU16,
-    /// Folder of files by which the next process of the manager finds the units.
+    /// Folder of files that lead the next process of the manager to the units.
     pub folder: Option<PathBuf>,
     /// More spare units end after this time without work.
     #[serde(default = "idle")]
@@ -91,7 +91,7 @@ fn idle() -> Nanos {
 pub struct ApiConfig {
     /// Its address.
     pub listen: HostPort,
-    /// The file of a token that opens it, beside certificates of the cluster's authority.
+    /// The file of a token that opens it, in addition to certificates of the cluster's authority.
     pub token: Option<PathBuf>,
 }
 

@@ -53,8 +53,8 @@ fn check_dispatchers(node: &NodeConfig, file: &Path, is_live: bool) -> anyhow::R
     Ok(node.dispatchers.len() > 1)
 }
 
-/// The node of a dispatcher: its configuration, and what the process may not open any more once it
-/// has given its rights up.
+/// The node of a dispatcher: its configuration, and the files that the process cannot open after it
+/// has given up its privileges.
 pub struct DispatcherNode {
     file: PathBuf,
     config: NodeConfig,
@@ -89,8 +89,8 @@ impl DispatcherNode {
         Ok((assembly, DispatcherNode { file: file.to_owned(), config, store, listening, policy, shelf }))
     }
 
-    /// Creates the dispatcher, and the way to its cluster. With `is_stopped`, waits until it can
-    /// begin.
+    /// Creates the dispatcher, and the control of its cluster. With `is_stopped`, waits until it
+    /// can begin.
     pub fn run(
         self,
         name: &str,
@@ -99,10 +99,11 @@ impl DispatcherNode {
         is_stopped: Option<IsStopped<'_>>,
     ) -> anyhow::Result<(Runner, ClusterControl)> {
         let DispatcherNode { file, config: node, store, listening, policy, shelf } = self;
-        // Others of the store are employed as they come, and as the load needs them.
+        // Other units of the store are started when they have registered and the load requires
+        // them.
         let named = u16::try_from(node.units.len().max(1)).unwrap_or(u16::MAX);
         let count = node.units_min.map_or(named, NonZeroU16::get);
-        // A node that comes back is another unit.
+        // A node that rejoins is a new unit.
         let config =
             UnitsConfig { units_min: count.min(UNITS_MAX), units_max: UNITS_MAX, resets: true, ..config };
         let is_one_of_several = check_dispatchers(&node, &file, config.is_live)?;

@@ -69,7 +69,7 @@ pub fn register(
     Registration::begin(store, name, &UnitMember { address: address.to_string(), incarnation })
 }
 
-/// Has the dispatcher follow the members of the store. It keeps those that it knows while the store
+/// Has the dispatcher follow the members of the store. It keeps the known members while the store
 /// cannot be reached.
 pub fn follow(store: Arc<dyn ClusterStore>, dispatcher: RemoteHandle) -> anyhow::Result<()> {
     let refused = dispatcher.entries_refused();

@@ -42,12 +42,12 @@ impl PolicyReader for PolicyThread {
     }
 }
 
-/// Returns what makes graphs of a policy.
+/// Returns a maker of a policy's graphs.
 pub fn graphs_of(policy: NodePolicy) -> GraphMaker {
     Box::new(move |seed| policy.assemble(seed).map(|assembly| assembly.graph))
 }
 
-/// Returns what makes policies that a dispatcher's nodes can take over from the present one.
+/// Returns a maker of policies that a dispatcher's nodes can take over from the present one.
 pub fn maker(policy: Arc<Policy>, assembly: &Assembly) -> PolicyMaker {
     let (seed, is_offloaded) = (assembly.seed, assembly.graph.options().offloaded);
     let running = RunningPolicy::new(policy, assembly);

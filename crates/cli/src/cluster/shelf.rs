@@ -25,12 +25,12 @@ use crate::policies::{NodePolicy, read_for_node};
 const STATE_FOLDER: &str = "/var/lib/rivulet";
 /// Variable of systemd with the folder of a service's state.
 const STATE_VARIABLE: &str = "STATE_DIRECTORY";
-/// Period in which a dispatcher looks for a later policy in the store.
+/// Interval between looks for a later policy in the store.
 const LOOK: Duration = Duration::from_secs(2);
 /// Limit on the length of a state's file.
 const STATE_LEN_MAX: u64 = 64 << 20;
 
-/// A policy as it is kept.
+/// A stored policy.
 #[derive(Serialize, Deserialize)]
 struct WrittenPolicy {
     /// Of the authority's certificate: a node of another cluster may have had this name.
@@ -40,8 +40,8 @@ struct WrittenPolicy {
     policy: PolicyRequest,
 }
 
-/// The place of a node's policy, open: a process may not open files any more once it has given its
-/// rights up.
+/// The place of a node's policy, already open: a process cannot open files after it has given up
+/// its privileges.
 pub enum NodeShelf {
     /// The store of the cluster.
     Store(Arc<dyn ClusterStore>),
@@ -54,14 +54,14 @@ pub enum NodeShelf {
 /// The files of a node's state.
 pub struct StateFiles {
     files: [File; 2],
-    /// The one that is written next.
+    /// Index of the file to write next.
     next: usize,
     cluster: String,
 }
 
 impl NodeShelf {
-    /// Opens the place that the configuration of a node says, or the usual one. Says what is wrong
-    /// with the usual one: a node can do without.
+    /// Opens the place that the configuration of a node names, or the default one. Only warns of
+    /// faults of the default one: a node can run without it.
     pub fn open(config: &NodeConfig, store: Option<&Arc<dyn ClusterStore>>) -> anyhow::Result<NodeShelf> {
         if let Some(store) = store {
             return Ok(NodeShelf::Store(Arc::clone(store)));
@@ -126,7 +126,7 @@ impl NodeShelf {
             }
             (NodeShelf::Store(_) | NodeShelf::None, _) => Keeper::None,
         };
-        // Without a thread, nothing is kept, and that is said each time.
+        // Without a thread, nothing is kept, and each attempt is reported.
         let work = move || keeper.run(&policies, &kept);
         let _ = std::thread::Builder::new().name("policies".to_owned()).spawn(work);
         Box::new(Shelf { sender, outcomes, newer, is_shared, awaited: VecDeque::new() })
@@ -148,7 +148,7 @@ fn from_store(store: &dyn ClusterStore) -> Result<Option<WrittenPolicy>, String>
             Ok(Some(WrittenPolicy { number, ..kept }))
         }
         Ok(None) => Ok(None),
-        // It is asked again later; other nodes may have it.
+        // The store is read again later; other nodes may have the policy.
         Err(error @ StoreError::Unreachable { .. }) => {
             event::store_failed(&error);
             Ok(None)
@@ -165,7 +165,7 @@ enum Keeper {
 }
 
 impl Keeper {
-    /// Keeps policies until nobody has any more.
+    /// Keeps policies until no sender is left.
     fn run(mut self, policies: &Receiver<(AppliedPolicy, bool)>, kept: &Sender<KeptPolicy>) {
         let mut has_failed = false;
         loop {
@@ -195,7 +195,7 @@ impl Keeper {
     fn keep(&mut self, policy: &AppliedPolicy, is_order: bool) -> Result<(), String> {
         match self {
             Keeper::Files(files) => files.write(policy).map_err(|error| error.to_string()),
-            // It comes from the store, or the node that has ordered it has kept it there.
+            // The policy was read from the store, or the ordering node has kept it there.
             Keeper::Store { present, .. } if !is_order => {
                 *present = policy.id.number.max(*present);
                 Ok(())
@@ -226,7 +226,7 @@ impl Keeper {
         if let Some(WrittenPolicy { number, policy, .. }) = from_store(&**store)? {
             *present = number;
             let read = read_for_node(&PolicyTexts::from(policy))?;
-            // Nobody wants it any more if this fails.
+            // This fails only if the receiver has ended.
             let _ = found.send(NodePolicy { number, ..read }.applied());
         }
         Ok(())
@@ -274,7 +274,7 @@ impl StateFiles {
         let json = json_of(policy, &self.cluster);
         let file = &mut self.files[self.next];
         file.seek(SeekFrom::Start(0))?;
-        // What is behind it in the file is of an earlier policy.
+        // The rest of the file is of an earlier policy.
         file.write_all(&[head_of(&json).as_bytes(), &json].concat())?;
         file.sync_all()?;
         self.next = 1 - self.next;
@@ -314,7 +314,7 @@ struct Shelf {
 impl PolicyShelf for Shelf {
     fn keep(&mut self, policy: &AppliedPolicy, is_order: bool) {
         self.awaited.push_back((policy.id, is_order));
-        // If the thread is gone, that is the outcome.
+        // If the thread has ended, `poll_kept` reports it.
         let _ = self.sender.send((policy.clone(), is_order));
     }
 

@@ -21,21 +21,21 @@ use crate::messages::say as say_line;
 use crate::node::PARENT_VARIABLE;
 use crate::output::{self, Format, Table, thousands};
 use crate::policies;
-use crate::sinks::{Outputs, Sinks};
+use observe::sinks::{Outputs, Sinks};
 
-/// The policy: functions whose flows share no state.
+/// The policy: functions without state shared by flows.
 const POLICY: &str = include_str!("../../../../examples/cluster.rvl");
 /// Units from the beginning; one more joins.
 const UNITS: usize = 3;
 /// Step of the time.
 const STEP_NS: u64 = 5_000_000;
-/// Limit on the time for a node to be as wanted.
+/// Timeout for a node to reach the expected state.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Message of the demonstration when processes do not get the processor for seconds.
 const SLOW: &str = "this machine is too slow for the demonstration, or too busy";
 
-/// The store in which units register themselves.
+/// The store where units register themselves.
 const STORE: &str = "[store]\nfile = \"cluster.redb\"\n";
 
 /// A node that is a process.
@@ -89,7 +89,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (assembly, node) = DispatcherNode::open(&file, node_policy, Some(args.seed))?;
     let capacity_bps = args.unit_capacity.0;
     let config = UnitsConfig { units_max: 16, gap_ns: GAP_NS, capacity_bps, ..UnitsConfig::as_published() };
-    let (outputs, events) = (&[], &crate::eve::EventKinds::default());
+    let (outputs, events) = (&[], &observe::eve::EventKinds::default());
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
     let asked = Instant::now();
@@ -180,12 +180,12 @@ fn start(folder: &Path, name: &str) -> anyhow::Result<Process> {
     if !first.contains(" listens at ") {
         bail!("{name} did not start: {first}");
     }
-    // What it says later is read, so that it is never blocked.
+    // Its later output is read, so that it never blocks.
     std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
     Ok(process)
 }
 
-/// Waits until a node has given its flows away.
+/// Waits until a node has handed over its flows.
 fn await_drained(
     world: &mut DemoNetwork,
     handle: &RemoteHandle,

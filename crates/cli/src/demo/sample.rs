@@ -75,7 +75,7 @@ pub struct Outcome {
     pub took: Duration,
 }
 
-/// Earlier counters, from which rates are computed.
+/// Earlier counters, to compute rates.
 pub struct History {
     victim: &'static str,
     seconds: Vec<SecondSample>,
@@ -245,7 +245,7 @@ struct Counted {
     packets: u64,
 }
 
-/// The counters of the servers, in the policy's order.
+/// Returns the counters of the servers, in the policy's order.
 fn servers(world: &DemoNetwork) -> Vec<Counted> {
     let mut servers: Vec<Counted> = Vec::new();
     for stage in world.assembly().graph.stages() {
@@ -267,7 +267,7 @@ fn servers(world: &DemoNetwork) -> Vec<Counted> {
     servers
 }
 
-/// Running units: number, load as a share of capacity, flows.
+/// Returns the running units: number, load as a share of capacity, flows.
 fn units(world: &DemoNetwork) -> Vec<(u16, f64, u32)> {
     world.unit_loads().into_iter().map(|(unit, load, flows)| (unit.0, load, flows)).collect()
 }

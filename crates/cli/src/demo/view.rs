@@ -71,7 +71,7 @@ impl Screen {
     }
 }
 
-/// The live view.
+/// Returns the live view.
 fn live(now: &LiveSample<'_>, seconds: u64) -> String {
     let report = &now.report;
     let mut text = format!(
@@ -144,7 +144,7 @@ pub fn summary(outcome: &Outcome) -> String {
         text += "\nThe load rose and fell, and units followed it. Each unit processes a share of the flows; a flowlet, a burst of one\n\
                  flow's packets, is assigned to one unit. Bars: \u{2588} demand met, \u{2591} spare capacity, x unmet demand. The traffic is\n\
                  synthetic; all figures were measured on this machine.\n";
-        text += &crate::summary::of_units(units);
+        text += &observe::summary::of_units(units);
     }
     text += "\n";
     text += &format!(

@@ -10,7 +10,8 @@ use protocol::message::UnitId;
 use runtime::elastic::UnitsConfig;
 use runtime::{Assembly, Frame, Ingress, Output, Report, Runner};
 
-use crate::sinks::Sinks;
+use observe::error::SinkError;
+use observe::sinks::Sinks;
 
 /// Time of the first packet.
 pub const START_NS: u64 = 1_000_000_000;
@@ -107,7 +108,7 @@ impl DemoNetwork {
                 continue;
             }
             if now_ns >= until_ns {
-                return self.runner.flush(&mut self.outside);
+                return Ok(self.runner.flush(&mut self.outside)?);
             }
             if client_ns <= server_ns {
                 self.receive_client()?;
@@ -124,7 +125,7 @@ impl DemoNetwork {
         Ok(self.runner.control(stage, command)?)
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     pub fn report(&self) -> Report {
         self.runner.report()
     }
@@ -134,7 +135,7 @@ impl DemoNetwork {
         self.runner.unit_loads()
     }
 
-    /// The assembled policy.
+    /// Returns the assembled policy.
     pub fn assembly(&self) -> &Assembly {
         self.runner.assembly()
     }
@@ -214,7 +215,7 @@ impl LoadCurve {
         START_NS + self.came_ns as u64
     }
 
-    /// The current share of the rate.
+    /// Returns the current share of the rate.
     fn level(&self) -> f64 {
         let from_end = 1.0 - (2.0 * self.came_ns / self.length_ns - 1.0).abs();
         let risen = (from_end / (1.0 - HIGH_FOR)).clamp(0.0, 1.0);
@@ -228,9 +229,9 @@ fn frame(timestamp_ns: u64, data: &[u8]) -> Frame<'_> {
 }
 
 impl Output for Outside {
-    type Error = anyhow::Error;
+    type Error = SinkError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), SinkError> {
         if port == OUTSIDE
             && let Ok(answer) = self.servers.respond(packet.data())
         {
@@ -246,15 +247,15 @@ impl Output for Outside {
         self.sinks.packet(port, packet)
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), SinkError> {
         self.sinks.alert(function, alert)
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), SinkError> {
         self.sinks.event(function, event)
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), SinkError> {
         self.sinks.flow(report, now_ns)
     }
 }

@@ -10,8 +10,8 @@ use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use process_pool::{Notice, Pool, PoolAction, PoolConfig, PoolCounts, PooledProcess, ProcessEnd};
 use sd_notify::NotifyState;
-use supervisor::{Notice, Pool, PoolAction, PoolConfig, PoolCounts, PooledProcess, ProcessEnd};
 
 use self::folder::PoolFolder;
 use super::NodeArgs;
@@ -27,7 +27,7 @@ use crate::signals::Signals;
 const LOOK: Duration = Duration::from_millis(20);
 /// Limit on the time for a unit to listen: it reads the policy and its files before.
 const START_NS: u64 = 60_000_000_000;
-/// Limit on the time for a unit to end: it gives its flows away before.
+/// Limit on the time for a unit to end: it hands over its flows before.
 const STOP_NS: u64 = 20_000_000_000;
 /// Delay before a unit that has failed is started again; see [`PoolConfig::restart_ns`].
 const RESTART_NS: u64 = 500_000_000;
@@ -169,7 +169,7 @@ impl PooledUnit {
         Ok(())
     }
 
-    /// Reports to the pool what has happened to the process.
+    /// Reports changes of the process to the pool.
     fn look(&mut self, pool: &mut Pool, now_ns: u64, at: usize) {
         let Some(process) = &mut self.process else { return };
         while let Some(notice) = process.poll_notice() {
@@ -181,7 +181,7 @@ impl PooledUnit {
                 Notice::Variable(..) => {}
             }
         }
-        // Without an answer of the system, it is asked again.
+        // If the system call fails, it is repeated later.
         if let Ok(Some(end)) = process.poll_exit() {
             self.process = None;
             let (is_in_order, how) = match end {
@@ -275,7 +275,7 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use super::*;
 

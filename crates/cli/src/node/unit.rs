@@ -27,16 +27,16 @@ use crate::messages::say;
 use crate::notify::{notify, repeat};
 use crate::policies::load_for_node;
 use crate::signals::Signals;
-use crate::sinks::{Outputs, Sinks};
 use crate::up::server::{self, LatestReport};
+use observe::sinks::{Outputs, Sinks};
 
 /// Variable with the number of a process with which a unit ends.
 pub const PARENT_VARIABLE: &str = "RIVULET_PARENT";
-/// Variable of the units of a manager, which may be restarted: they repeat what they report to it.
+/// Variable of a manager's units: they repeat their reports, as the manager may be restarted.
 pub const POOL_VARIABLE: &str = "RIVULET_POOL";
 /// Time after which a unit of a manager repeats its state.
 const REPEAT: Duration = Duration::from_millis(500);
-/// Variable of `sd_notify(3)` in which a unit says for how many dispatchers it works.
+/// Variable of `sd_notify(3)` with the number of dispatchers that a unit serves.
 pub const WORK_VARIABLE: &str = "X_RIVULET_DISPATCHERS";
 
 /// Runs the role.
@@ -118,7 +118,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
             let board = LatestReport::new(waiting);
             server::serve(listener, board.clone()).context("cannot start the metrics threads")?;
             unit.run_shown(&order, |unit| {
-                // Before a dispatcher employs it, it has nothing to report.
+                // A unit without a dispatcher has nothing to report.
                 report_of(unit).into_iter().for_each(|report| board.put(report));
             })
         }
@@ -145,7 +145,7 @@ pub fn run(args: &NodeArgs, config: &NodeConfig) -> anyhow::Result<ExitCode> {
     Ok(if complaints.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Has a unit end when the process does that needs it: also if that is killed.
+/// Ends a unit with the process that needs it, also if that process is killed.
 fn follow_parent() {
     let parent = std::env::var(PARENT_VARIABLE).ok().and_then(|id| id.parse::<u32>().ok());
     if let Some(parent) = parent {
@@ -156,7 +156,7 @@ fn follow_parent() {
     }
 }
 
-/// Has a unit leave when a signal says so, and reports its state to the process that supervises it.
+/// Makes a unit leave on a signal, and reports its state to the process that supervises it.
 fn follow_signals(signals: &Signals, order: &UnitOrder) {
     notify(&[NotifyState::Ready]);
     let is_pooled = std::env::var_os(POOL_VARIABLE).is_some();
@@ -181,7 +181,8 @@ fn follow_signals(signals: &Signals, order: &UnitOrder) {
     order.leaves.store(true, Ordering::Relaxed);
 }
 
-/// Writes what functions of these names raise. An output that fails is named once, at the end.
+/// Writes the alerts, events and reports of functions with these names. An output that fails is
+/// named once, at the end.
 fn effects_to(sinks: Rc<RefCell<Sinks>>, names: Vec<String>) -> EffectsTaker {
     Box::new(move |mut effects, now_ns| {
         // Files that cannot be written are among the complaints at the end.

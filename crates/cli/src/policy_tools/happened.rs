@@ -8,7 +8,7 @@ use policy::Diagnostic;
 use runtime::Runner;
 
 use super::expectation::{EndPattern, Expectation, ExpectedEnd};
-use crate::explain::{EdgeExplanation, Outcome, PacketTrace, deciding_rule};
+use observe::explain::{EdgeExplanation, PacketOutcome, PacketTrace, deciding_rule};
 
 /// Source and destination.
 pub type Ends = (SocketAddr, SocketAddr);
@@ -34,34 +34,34 @@ pub struct Happened {
 
 impl Happened {
     /// Adds what happened to the packet in the graph, up to the port with this number.
-    pub fn add(&mut self, passage: PacketTrace, port_number: Option<u16>, runner: &Runner) {
+    pub fn add(&mut self, trace: PacketTrace, port_number: Option<u16>, runner: &Runner) {
         let assembly = runner.assembly();
         let name = |number: u16| assembly.ports.number(number).map(|port| port.name.clone());
         self.port_number = port_number;
         self.port = port_number.and_then(name);
-        self.reason = match passage.outcome {
-            Outcome::Dropped(reason) => Some(reason),
+        self.reason = match trace.outcome {
+            PacketOutcome::Dropped(reason) => Some(reason),
             _ => None,
         };
-        let steps = passage.steps.iter();
+        let steps = trace.steps.iter();
         let visited = steps.map(|step| assembly.names.get(step.stage).cloned().unwrap_or_default());
         let visited: Vec<String> = visited.collect();
-        let edges = EdgeExplanation::of_packet(&passage, runner);
-        let ingress = passage.arrived.as_ref().map_or(0, |packet| packet.meta().transit.ingress);
+        let edges = EdgeExplanation::of_packet(&trace, runner);
+        let ingress = trace.arrived.as_ref().map_or(0, |packet| packet.meta().transit.ingress);
         let from = name(ingress).unwrap_or_default();
         let path = path(&from, &visited, &edges, self.port.as_deref());
-        // Behind an external node, the path names the node instead of its port.
+        // After an external node, the path names the node instead of its port.
         let is_first = self.path.is_empty();
         self.path += if is_first { &path } else { path.strip_prefix(&from).unwrap_or(&path) };
         self.visited.extend(visited);
         self.edges.extend(edges);
-        let step = passage.steps.last();
+        let step = trace.steps.last();
         self.rule = step.and_then(|step| deciding_rule(step, runner)).map(ToString::to_string);
-        self.left = passage.left.filter(|_| matches!(passage.outcome, Outcome::Sent(_)));
+        self.left = trace.left.filter(|_| matches!(trace.outcome, PacketOutcome::Sent(_)));
     }
 
-    /// Assumes that the external node at whose port the packet left forwards it. Returns the other
-    /// port of the node; `None` if the packet is not at a node, or should leave by that port.
+    /// Assumes that the packet left at a port of an external node, which forwards it. Returns the
+    /// other port of the node; `None` if the packet is not at a node, or should leave by that port.
     pub fn pass_node(&mut self, expected: &ExpectedEnd, runner: &Runner) -> Option<u16> {
         if let ExpectedEnd::Leaves { port, .. } = expected
             && self.is_at(port, runner)

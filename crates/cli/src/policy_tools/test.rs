@@ -16,10 +16,10 @@ use serde::Serialize;
 use super::expectation::{self, EndPattern, EndPatterns, Expectation, ExpectedPacket};
 use super::frame::Headers;
 use super::happened::{Ends, Happened, ends_of};
-use crate::explain::{CollectedOutput, EdgeExplanation, Outcome, Tracer};
 use crate::messages::{self, say};
 use crate::output::{self, Format};
 use crate::policies::{self, AlreadyReported};
+use observe::explain::{CollectedOutput, EdgeExplanation, PacketOutcome, Tracer};
 
 /// Time between two packets.
 const GAP_NS: u64 = 1_000_000;
@@ -97,7 +97,8 @@ pub fn run(policy: &Path, file: Option<&Path>, seed: u64, format: Format) -> any
 }
 
 impl Results {
-    /// Says which external nodes are assumed to forward packets; empty if packets passed none.
+    /// Returns the text about external nodes assumed to forward packets; empty if packets passed
+    /// none.
     fn assumption(&self) -> String {
         let nodes: BTreeSet<&str> =
             self.expectations.iter().flat_map(|result| &result.assumed).map(String::as_str).collect();
@@ -136,7 +137,7 @@ impl PolicyTrial {
         PolicyTrial { runner, tracer, collected, past: Vec::new() }
     }
 
-    /// Runs an expectation; returns also the difference between what it expects and what happened.
+    /// Runs an expectation. Also returns the difference between expectation and outcome.
     fn test(
         &mut self,
         expectation: &Expectation,
@@ -168,7 +169,7 @@ impl PolicyTrial {
         let data = headers.frame().context("the packet cannot be written")?;
         let mut happened = Happened::default();
         self.process(&data, self.ingress(&expectation.packet), &mut happened)?;
-        // It keeps its direction and a graph has no loops, so it comes to each node once at most.
+        // It keeps its direction and a graph has no loops, so it visits each node once at most.
         while let Some(port) = happened.pass_node(&expectation.end, &self.runner) {
             let left = happened.left.take().context("the packet is not kept")?;
             let Transit { egress, tags, .. } = left.meta().transit;
@@ -203,15 +204,15 @@ impl PolicyTrial {
         let frame = Frame { timestamp_ns, link, wire_len: data.len() as u32, data };
         self.tracer.expect(number, None);
         self.runner.observe(frame, from, &mut self.tracer, &mut self.collected)?;
-        // It depends on the expectation whether the packet goes on behind a node.
+        // The expectation decides whether the packet continues after a node.
         self.runner.take_forwarded();
-        let mut passages = self.tracer.take(&frame, from, &self.runner).into_iter();
-        let passage = passages.find(|passage| !passage.made).context("the packet has no trace")?;
-        let port = match passage.outcome {
-            Outcome::Sent(place) => self.collected.ports.get(place).copied(),
+        let mut traces = self.tracer.take(&frame, from, &self.runner).into_iter();
+        let trace = traces.find(|trace| !trace.generated).context("the packet has no trace")?;
+        let port = match trace.outcome {
+            PacketOutcome::Sent(place) => self.collected.ports.get(place).copied(),
             _ => None,
         };
-        happened.add(passage, port, &self.runner);
+        happened.add(trace, port, &self.runner);
         self.collected.clear();
         Ok(())
     }

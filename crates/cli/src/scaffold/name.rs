@@ -112,12 +112,12 @@ fn is_name(text: &str) -> bool {
 }
 
 impl Name {
-    /// The name as it is.
+    /// Returns the name as it is.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of the Rust type: `FlowLimit` for `flow_limit`.
+    /// Returns the name of the Rust type: `FlowLimit` for `flow_limit`.
     pub fn type_name(&self) -> String {
         let mut name = String::new();
         for word in self.0.split('_') {

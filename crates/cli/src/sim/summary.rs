@@ -3,7 +3,7 @@
 use ::sim::{LatencyReport, Report};
 
 use crate::output::{Table, duration, thousands};
-use crate::picture;
+use observe::picture;
 
 /// Renders a report, with a line for each interval if `intervals`.
 pub fn of(report: &Report, intervals: bool) -> String {

@@ -13,10 +13,10 @@ use runtime::{Assembly, ForwardedPacket, Frame, Ingress, Runner};
 use serde_json::json;
 
 use super::SeedRange;
-use crate::explain::{CollectedOutput, Tracer};
 use crate::output::{self, thousands};
 use crate::sources::{PortFile, Sources};
 use crate::{policies, texts};
+use observe::explain::{CollectedOutput, Tracer};
 
 /// Seed of the policy's own randomness: seeds of `--seeds` are those of the links.
 const POLICY_SEED: u64 = 7;
@@ -28,8 +28,8 @@ const PACKETS_MAX: usize = 1_000_000;
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Policies")]
 pub struct Options {
-    /// Run this policy's functions on units behind simulated links, and compare what is released
-    /// with a single graph; needs --read
+    /// Run this policy's functions on units reached by simulated links, and compare the output with
+    /// a single graph's; needs --read
     #[arg(long, value_name = "POLICY", requires = "read", conflicts_with = "scenario")]
     pub policy: Option<PathBuf>,
     /// Capture with the policy's traffic; with `PORT=` in front, of one port
@@ -65,7 +65,7 @@ pub fn run(
     let mut trial = FaultTrial {
         assemble: move || {
             maker().map(|mut assembly| {
-                // The traffic has the packets behind external nodes.
+                // The traffic contains the output of external nodes.
                 assembly.externals.clear();
                 assembly
             })
@@ -124,8 +124,8 @@ pub fn run(
     Ok(if differences.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Reads the traffic of a trial. Packets behind external nodes are those of a single graph: the
-/// links to units have no part in what programs do.
+/// Reads the traffic of a trial. External nodes' output is that of a single graph: links to units
+/// do not affect programs.
 fn traffic(files: &[PortFile], assembly: Assembly, name: &str) -> anyhow::Result<Vec<TrialFrame>> {
     let mut sources = Sources::open(files, &assembly.ports)?;
     let has_nodes = !assembly.externals.is_empty();
@@ -135,11 +135,11 @@ fn traffic(files: &[PortFile], assembly: Assembly, name: &str) -> anyhow::Result
     while let Some((frame, from)) = sources.next() {
         add(&mut frames, &frame, from)?;
         if has_nodes {
-            forwarded.extend(behind_nodes(&mut single, frame, from)?);
+            forwarded.extend(after_programs(&mut single, frame, from)?);
         }
         while let Some(packet) = forwarded.pop_front() {
             add(&mut frames, &packet.frame(), packet.from)?;
-            forwarded.extend(behind_nodes(&mut single, packet.frame(), packet.from)?);
+            forwarded.extend(after_programs(&mut single, packet.frame(), packet.from)?);
         }
     }
     Ok(frames)
@@ -153,7 +153,7 @@ fn add(frames: &mut Vec<TrialFrame>, frame: &Frame<'_>, from: Ingress) -> anyhow
 }
 
 /// Returns the packets that a frame brings to external nodes.
-fn behind_nodes(
+fn after_programs(
     single: &mut Runner,
     frame: Frame<'_>,
     from: Ingress,

@@ -9,7 +9,7 @@
 
 use runtime::TimeJumps;
 
-/// Maximum distance between a timestamp and the latest one that is not a jump.
+/// Maximum distance between a timestamp and the latest one without a jump.
 pub const STEP_NS_MAX: u64 = 60_000_000_000;
 
 /// Clocks that are remembered.
@@ -45,7 +45,7 @@ impl Timeline {
     }
 
     /// Returns the time of a packet that is the first, or does not continue. `following` are the
-    /// next timestamps, as far as they are known.
+    /// known next timestamps.
     pub fn at(&mut self, stamp_ns: Option<u64>, following: &[u64]) -> u64 {
         let Some(stamp_ns) = stamp_ns else {
             self.jumps.without_time += 1;
@@ -121,7 +121,7 @@ mod tests {
 
     const YEAR_S: u64 = 31_536_000;
 
-    /// The times, in seconds, of packets with these stamps.
+    /// Returns the times, in seconds, of packets with these stamps.
     fn times(stamps: &[Option<u64>]) -> (Vec<u64>, TimeJumps) {
         let ns = |s: &Option<u64>| s.map(|s| s * 1_000_000_000);
         let mut timeline = Timeline::default();

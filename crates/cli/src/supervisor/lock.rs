@@ -12,22 +12,22 @@ use super::SIGNAL_INTERVAL;
 use super::remains::Mark;
 use crate::signals::Signals;
 
-/// Prefix of the names of lock files. Their place is that of network namespaces, which network
-/// namespaces share, other than abstract sockets.
+/// Prefix of the names of lock files. All network namespaces share their folder, unlike abstract
+/// sockets.
 const PREFIX: &str = "/run/rivulet-node-";
 /// Limit on the bytes of a lock file that are read.
 const FILE_MAX: u64 = 1_024;
 
-/// A lock of a node, whose file is removed with it. The file has the mark of its holder, so that
-/// the next one finds what is left of one that was killed.
+/// A lock of a node. Its file is removed with it. The file has the mark of its holder, so that the
+/// next holder finds the remains of a killed one.
 pub(super) struct NodeLock {
     path: String,
     file: File,
 }
 
 impl NodeLock {
-    /// Locks the node for this process. Waits: a supervisor whose `rivulet up` was killed may still
-    /// be ending the program.
+    /// Locks the node for this process. Waits: after `rivulet up` was killed, its supervisor may
+    /// still be ending the program.
     pub fn take(plan: &LegacyPlan, signals: &Signals) -> anyhow::Result<NodeLock> {
         let path = format!("{PREFIX}{}-{}", plan.netns, plan.name);
         let patience = Duration::from_nanos(plan.stop_timeout_ns) + Duration::from_secs(5);
@@ -68,7 +68,7 @@ impl NodeLock {
 }
 
 impl Drop for NodeLock {
-    /// Removes the file while it is locked, so that it is nobody else's.
+    /// Removes the file while it is locked, so that it is still this lock's.
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }

@@ -16,15 +16,15 @@ const ALIAS: &str = "rivulet node";
 /// The bridge of a bridged node.
 const BRIDGE: &str = "rivulet0";
 
-/// The namespace of a legacy node. What was made for the node is removed by [`Namespace::remove`].
+/// The namespace of a legacy node. [`Namespace::remove`] removes everything created for the node.
 pub(super) struct Namespace<'p> {
     plan: &'p LegacyPlan,
     mark: Mark,
 }
 
 impl Namespace<'_> {
-    /// Makes the namespace and the interfaces of a plan, and runs its setup. The holder of the lock
-    /// before this one may have left something.
+    /// Makes the namespace and the interfaces of a plan, and runs its setup. A former holder of the
+    /// lock may have left remains.
     pub fn make<'p>(plan: &'p LegacyPlan, lock: &mut NodeLock) -> anyhow::Result<Namespace<'p>> {
         let namespace = Namespace { plan, mark: Mark::new() };
         if let Some(former) = lock.former() {
@@ -45,7 +45,7 @@ impl Namespace<'_> {
         &self.mark
     }
 
-    /// Removes what was made, and processes that the program left.
+    /// Removes everything created for the node, and processes that the program left.
     pub fn remove(&self) {
         if self.plan.is_own_netns {
             self.kill_processes();
@@ -59,7 +59,7 @@ impl Namespace<'_> {
         }
     }
 
-    /// Removes what a killed predecessor left.
+    /// Removes the remains of a killed predecessor.
     fn remove_remains(&self) -> anyhow::Result<()> {
         let plan = self.plan;
         for host in &plan.host_interfaces {
@@ -92,12 +92,12 @@ impl Namespace<'_> {
         let interfaces = plan.host_interfaces.iter().zip(&plan.interfaces).zip(plan.mtus);
         for ((host, inner), mtu) in interfaces {
             let (netns, alias) = (&*plan.netns, format!("{ALIAS} {}", plan.name));
-            // One tag fits any link, so room for another is for packets that have one of their own.
+            // Leaves room for a second VLAN tag; a single tag always fits.
             let mtu = (mtu + plan.tag_len).to_string();
             let pair = ["link", "add", host, "mtu", &mtu, "type", "veth", "peer", "name", inner, "mtu", &mtu];
             ip(&[&pair[..], &["netns", netns]].concat())?;
-            // The kernels' own IPv6 is quiet on a link that only carries packets of others.
-            // `ip` sets an interface up before it sets the mode.
+            // The kernel must not send IPv6 packets of its own on a link that only carries foreign
+            // ones. `ip` sets an interface up before it sets the mode.
             ip(&["link", "set", host, "alias", &alias, "addrgenmode", "none"])?;
             ip(&["link", "set", host, "up"])?;
             if plan.mode != NodeMode::Routed {
@@ -175,8 +175,8 @@ impl Namespace<'_> {
         Ok(())
     }
 
-    /// Has the kernel segment frames for a program that reads them from the interface: it could not
-    /// send a longer one than the interface takes.
+    /// Has the kernel segment frames for a program that reads them from the interface: it cannot
+    /// send frames longer than the interface's MTU.
     fn refuse_long_frames(&self) -> anyhow::Result<()> {
         const OFF: [&str; 10] = ["rx", "off", "tx", "off", "tso", "off", "gso", "off", "gro", "off"];
         for host in &self.plan.host_interfaces {
@@ -189,8 +189,8 @@ impl Namespace<'_> {
         Ok(())
     }
 
-    /// Sets a variable of the namespace's kernel; one that the kernel lacks, as without IPv6, is
-    /// left.
+    /// Sets a kernel variable of the namespace. Skips variables that the kernel lacks, as without
+    /// IPv6.
     fn set(&self, name: &str, value: u8) -> anyhow::Result<()> {
         let (path, value) = (format!("/proc/sys/net/{name}"), value.to_string());
         let script = "test ! -e \"$1\" || echo \"$2\" > \"$1\"";
@@ -206,7 +206,7 @@ impl Namespace<'_> {
     }
 }
 
-/// Runs `ip` and returns what it writes.
+/// Runs `ip` and returns its output.
 fn ip(arguments: &[&str]) -> anyhow::Result<String> {
     run("ip", arguments)
 }

@@ -17,7 +17,7 @@ const LINES_PER_SECOND: u32 = 20;
 /// Interval of reports about dropped lines.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
 
-/// The output of a node's program, also of one that is started again.
+/// The output of a node's program, across its restarts.
 #[derive(Clone)]
 pub(super) struct ProgramOutput(Arc<Mutex<OutputLimit>>);
 
@@ -45,8 +45,8 @@ impl ProgramOutput {
         })))
     }
 
-    /// Sends the lines that the program writes here, as far as the limits allow. Reads on in any
-    /// case: a program must not wait for its log.
+    /// Sends the lines that the program writes here, within the limits. Always continues to read: a
+    /// program must not wait for its log.
     pub fn copy_lines(
         &self,
         from: impl Read + Send + 'static,

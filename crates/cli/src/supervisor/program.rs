@@ -49,7 +49,7 @@ impl Program {
         self.id
     }
 
-    /// Asks the program and its children to end.
+    /// Sends SIGTERM to the program and its children.
     pub fn terminate(&mut self) {
         self.signal(Signal::TERM);
     }

@@ -1,8 +1,8 @@
-//! Processes that outlive a node: those of a program whose supervisor was killed, too.
+//! Processes that outlive a node, also after their supervisor was killed.
 //!
 //! A program's processes may leave its group and session, and a network namespace's name may be
-//! gone with the mounts of those who made it. So each supervisor has a mark of its own: a variable
-//! in the environment of all processes that it starts, and an alias of the loopback interface in a
+//! gone with the mounts of its creator. So each supervisor has a mark of its own: a variable in the
+//! environment of all processes that it starts, and an alias of the loopback interface in a
 //! namespace that it made. The node's lock file keeps the mark until all is removed.
 
 use std::collections::HashMap;
@@ -16,9 +16,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-/// The variable whose value is a supervisor's mark.
+/// The variable with a supervisor's mark as value.
 pub(super) const VARIABLE: &str = "RIVULET_NODE";
-/// Rounds of looks for processes, which may make others in the meantime, and the time between two.
+/// Rounds of looks for processes, which may start others in the meantime, and the time between two.
 const ROUNDS_MAX: u32 = 20;
 const ROUND: Duration = Duration::from_millis(50);
 /// Limit on the bytes of a mark.
@@ -89,7 +89,7 @@ impl Mark {
             let id = path.file_name()?.to_str()?.parse().ok()?;
             (id != std::process::id() as i32).then_some((Pid::from_raw(id)?, path))
         });
-        // One that has ended and was not waited for is neither marked nor in a namespace.
+        // A zombie is neither marked nor in a namespace.
         let marked = numbered.filter(|(_, path)| is_marked(path)).map(|(id, _)| id).collect();
         Found { marked, ..found }
     }
@@ -113,14 +113,15 @@ impl Mark {
 struct Found {
     /// Those with the mark.
     marked: Vec<Pid>,
-    /// One was between two programs, so that nobody can say if it has the mark.
+    /// A process was between two programs, so its mark is unknown.
     is_one_starting: bool,
 }
 
-/// Checks if a process whose environment was read as empty may have one: it was starting a program
-/// then, or still is. The kernel gives a process the memory of its new program first, and then, in
-/// it, arguments and environment; what was opened of the old program reads as empty from then on;
-/// who started it goes on in between. A process that has ended has no program.
+/// Checks if a process may have an environment although it was read as empty: it was starting a
+/// program then, or still is. At `execve`, the kernel first gives a process the memory of its new
+/// program, and then writes arguments and environment. From the first step on, files opened for the
+/// old program read as empty, and the parent runs in between. A process that has ended has no
+/// program.
 fn is_starting(process: &Path) -> bool {
     let status = fs::read_to_string(process.join("stat")).unwrap_or_default();
     fs::read_link(process.join("exe")).is_ok() && !has_empty_environment(&status)
@@ -129,7 +130,7 @@ fn is_starting(process: &Path) -> bool {
 /// Checks if a process, by its line `/proc/PID/stat` (proc_pid_stat(5)), has a program, and nothing
 /// in its environment.
 fn has_empty_environment(status: &str) -> bool {
-    // Their places behind the program's name, which may hold anything.
+    // Their places after the program's name, which may hold anything.
     const START_CODE: usize = 23;
     const ENV_START: usize = 47;
     let Some((_, fields)) = status.rsplit_once(") ") else { return false };

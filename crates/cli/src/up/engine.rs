@@ -14,7 +14,8 @@ use runtime::{LinkChange, Live, Output, Report, Runner};
 
 use super::mirror::{Arriving, Leaving, Mirror};
 use crate::control::Script;
-use crate::sinks::Sinks;
+use observe::error::SinkError;
+use observe::sinks::Sinks;
 
 /// Sleep of this thread while workers run.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -37,7 +38,7 @@ pub enum Engine {
     },
 }
 
-/// The sinks of several workers, behind a lock.
+/// The sinks of several workers, with a lock.
 #[derive(Clone)]
 pub struct Shared {
     sinks: Arc<Mutex<Sinks>>,
@@ -74,7 +75,7 @@ impl Engine {
         Ok(Engine::Several { workers: Workers::start(places)?, sinks, began })
     }
 
-    /// The monotonic time, in nanoseconds since 1970.
+    /// Returns the monotonic time, in nanoseconds since 1970.
     pub fn now_ns(&self) -> u64 {
         match self {
             Engine::One { live, .. } => live.now_ns(),
@@ -82,7 +83,7 @@ impl Engine {
         }
     }
 
-    /// Executes the commands whose time has come, and returns a line about each.
+    /// Executes the commands that have become due, and returns a line about each.
     pub fn control(&mut self, script: &mut Script, now_ns: u64) -> anyhow::Result<Vec<String>> {
         match self {
             Engine::One { live, .. } => Ok(script.carry_out(now_ns, live.runner_mut())),
@@ -96,7 +97,7 @@ impl Engine {
         }
     }
 
-    /// Processes packets for up to some milliseconds, and returns interfaces whose state changed.
+    /// Processes packets for up to some milliseconds, and returns interfaces with a changed state.
     pub fn go_on(&mut self) -> anyhow::Result<Vec<LinkChange>> {
         match self {
             Engine::One { live, sinks, mirror } => {
@@ -120,7 +121,7 @@ impl Engine {
         }
     }
 
-    /// The report so far.
+    /// Returns the report so far.
     pub fn report(&mut self) -> anyhow::Result<Report> {
         let (mut report, counts) = match self {
             Engine::One { live, sinks, .. } => (live.report(), sinks.counts()),
@@ -131,7 +132,7 @@ impl Engine {
     }
 
     /// Makes the records written so far visible to readers of the files.
-    pub fn flush(&mut self) -> anyhow::Result<()> {
+    pub fn flush(&mut self) -> Result<(), SinkError> {
         let now_ns = self.now_ns();
         match self {
             Engine::One { sinks, .. } => sinks.flush(now_ns),
@@ -140,7 +141,7 @@ impl Engine {
     }
 
     /// Writes the counters of the whole run, if `stats` is among the events.
-    pub fn stats(&mut self, report: &Report) -> anyhow::Result<()> {
+    pub fn stats(&mut self, report: &Report) -> Result<(), SinkError> {
         let now_ns = self.now_ns();
         match self {
             Engine::One { sinks, .. } => sinks.stats(report, now_ns),
@@ -184,21 +185,21 @@ impl Shared {
 }
 
 impl Output for Shared {
-    type Error = anyhow::Error;
+    type Error = SinkError;
 
-    fn packet(&mut self, port: u16, packet: &Packet) -> anyhow::Result<()> {
+    fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), SinkError> {
         if self.takes_packets { self.lock().packet(port, packet) } else { Ok(()) }
     }
 
-    fn alert(&mut self, function: &str, alert: &Alert) -> anyhow::Result<()> {
+    fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), SinkError> {
         self.lock().alert(function, alert)
     }
 
-    fn event(&mut self, function: &str, event: Event<'_>) -> anyhow::Result<()> {
+    fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), SinkError> {
         self.lock().event(function, event)
     }
 
-    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> anyhow::Result<()> {
+    fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), SinkError> {
         self.lock().flow(report, now_ns)
     }
 }

@@ -51,17 +51,16 @@ impl Collector for ReportCollector {
         let mut series = Series::default();
         series.add_report(&self.0);
         for family in families() {
-            let kind = match family.kind {
-                Kind::Counter => MetricType::Counter,
-                Kind::Gauge => MetricType::Gauge,
-            };
-            let mut metric = encoder.encode_descriptor(family.name, &help(family.help), None, kind)?;
-            for (labels, sample) in series.of(family) {
-                if labels.is_empty() {
-                    encode(&mut metric, family.kind, *sample)?;
-                } else {
-                    encode(&mut metric.encode_family(labels)?, family.kind, *sample)?;
-                }
+            let series = series.of(family);
+            encode_family(&mut encoder, family.name, &help(family.help), family.kind, series)?;
+            if let Some((name, label)) = former_name(family) {
+                let help = format!("Deprecated: use rivulet_{}.", family.name);
+                let renamed = |(labels, sample): &(Labels, Sample)| {
+                    let values = labels.iter().map(|(_, value)| (label, value.clone()));
+                    (values.collect::<Labels>(), *sample)
+                };
+                let series: Vec<_> = series.iter().map(renamed).collect();
+                encode_family(&mut encoder, &name, &help, family.kind, &series)?;
             }
         }
         for (name, CounterSeries { declared, series }) in function_counters(&self.0.functions) {
@@ -73,6 +72,35 @@ impl Collector for ReportCollector {
         }
         Ok(())
     }
+}
+
+/// Encodes a metric with its series.
+fn encode_family(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    kind: Kind,
+    series: &[(Labels, Sample)],
+) -> fmt::Result {
+    let metric_type = match kind {
+        Kind::Counter => MetricType::Counter,
+        Kind::Gauge => MetricType::Gauge,
+    };
+    let mut metric = encoder.encode_descriptor(name, help, None, metric_type)?;
+    for (labels, sample) in series {
+        if labels.is_empty() {
+            encode(&mut metric, kind, *sample)?;
+        } else {
+            encode(&mut metric.encode_family(labels)?, kind, *sample)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns the former name of a metric of external programs, and of its label: both said `node`.
+/// The next release drops them.
+fn former_name(family: &Family) -> Option<(String, &'static str)> {
+    family.name.strip_prefix("program_").map(|rest| (format!("node_{rest}"), "node"))
 }
 
 /// The series of a counter that functions of one type declare.
@@ -139,8 +167,8 @@ impl Series {
         for (name, port) in &report.ports {
             self.add(port, &[name]);
         }
-        for (name, node) in &report.nodes {
-            self.add(node, &[name]);
+        for (name, program) in &report.programs {
+            self.add(program, &[name]);
         }
         for interface in report.interfaces.values() {
             self.add(&interface.counters, &[&interface.name]);

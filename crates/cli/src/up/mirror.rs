@@ -22,7 +22,7 @@ use packet::{LinkType, Packet};
 use runtime::{Frame, Ingress, Intake, Output, Ports, Runner};
 use rustix::net::sockopt::socket_peercred;
 
-use crate::sinks::SharedBuffer;
+use observe::sinks::SharedBuffer;
 
 /// The request of a client, on a line of its own.
 pub const REQUEST: &[u8] = b"capture\n";
@@ -74,7 +74,7 @@ struct Listener {
     sender: SyncSender<Vec<u8>>,
     /// Packets written since the last chunk was queued.
     written: u64,
-    /// Packets lost since the last one that was written.
+    /// Packets lost since the last written one.
     lost: u64,
 }
 
@@ -94,7 +94,7 @@ impl Mirror {
                 let work = move || {
                     loop {
                         match socket.accept() {
-                            // The client's errors concern nobody else.
+                            // Errors of a client affect no other.
                             Ok((stream, _)) => drop(desk.receive(stream)),
                             Err(_) => std::thread::sleep(LOOK_EVERY),
                         }
@@ -290,7 +290,7 @@ fn next(pieces: &Receiver<Vec<u8>>, stream: &mut UnixStream) -> Option<Vec<u8>> 
     }
 }
 
-/// The user that this process runs as.
+/// Returns the user that this process runs as.
 fn own_user() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|found| found.uid())
 }

@@ -72,7 +72,7 @@ impl Nodes {
 }
 
 impl NodesEnding {
-    /// Ends all programs, and waits until what was made for them is removed.
+    /// Ends all programs, and waits until their resources are removed.
     pub fn finish(self) {
         drop(self.inputs);
         for reader in self.readers {
@@ -128,7 +128,7 @@ pub fn ports(assembly: &Assembly) -> anyhow::Result<Vec<PortInterface>> {
     Ok(ports)
 }
 
-/// Reports what a supervisor says, until it has ended.
+/// Reports the messages of a supervisor until it has ended.
 fn read_news(state: &NodeState, mut news: BufReader<ChildStdout>) {
     let name = state.name();
     let mut is_limited = false;

@@ -16,7 +16,7 @@ pub struct Notices {
 }
 
 impl Notices {
-    /// Finds those of a policy.
+    /// Finds the notices of a policy.
     pub fn of(assembly: &Assembly) -> Notices {
         let stages = assembly.graph.stages().iter().zip(&assembly.names);
         let forgetful: Vec<_> = stages

@@ -15,10 +15,9 @@ use seccompiler::{
 };
 
 /// System calls after that point: frames and files, memory and threads, time, output to terminals
-/// and clients of metrics, and those that reopen an interface. Files may
-/// be opened to be read, see [`opens_to_read`], and where the run writes files, to be appended to,
-/// see [`opens_to_append`]. No program can be run, no file be emptied, no other process be looked
-/// into.
+/// and clients of metrics, and the calls that reopen an interface. Files may be opened to be read,
+/// see [`opens_to_read`], and where the run writes files, to be appended to, see
+/// [`opens_to_append`]. No program can be run, no file be emptied, no other process be looked into.
 const CALLS: [libc::c_long; 61] = [
     // Frames, files and clients.
     libc::SYS_read,
@@ -105,7 +104,7 @@ pub struct Uses {
 }
 
 /// Has the kernel refuse every system call that is not needed with these drivers and uses, as if
-/// the privilege for it were missing: of all threads that exist, and of those that they start.
+/// the privilege for it were missing: of all existing threads and their later ones.
 pub fn refuse_other_calls(drivers: &[&DriverEntry], Uses { appends, serves, stores }: Uses) -> Result<()> {
     let calls = CALLS.iter().chain(&OLD_CALLS);
     // A call without rules is allowed with any arguments.
@@ -115,7 +114,7 @@ pub fn refuse_other_calls(drivers: &[&DriverEntry], Uses { appends, serves, stor
         opens.push(opens_to_append().map_err(Error::other)?);
     }
     if appends {
-        // What is left of a record that a disk had no room for.
+        // To remove the beginning of a record without room on the disk.
         allowed.insert(libc::SYS_ftruncate, Vec::new());
     }
     if serves {
@@ -157,7 +156,7 @@ const OLD_EVENT_CALLS: [libc::c_long; 1] = [libc::SYS_epoll_wait];
 #[cfg(not(target_arch = "x86_64"))]
 const OLD_EVENT_CALLS: [libc::c_long; 0] = [];
 
-/// A file that is there is opened, and not to be written.
+/// Allows opening existing files, but not for writing.
 fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     const FLAGS: u8 = 2;
     let writes = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) as u64;
@@ -165,7 +164,8 @@ fn opens_to_read() -> std::result::Result<SeccompRule, seccompiler::BackendError
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, reads, 0)?])
 }
 
-/// A file is appended to, and made if it is not there: what is in it stays. Links are not followed.
+/// Allows appending to a file, which is created if it is missing. Its contents stay. Links are not
+/// followed.
 fn opens_to_append() -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     const FLAGS: u8 = 2;
     let flags = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC | libc::O_APPEND | libc::O_NOFOLLOW) as u64;
@@ -174,15 +174,15 @@ fn opens_to_append() -> std::result::Result<SeccompRule, seccompiler::BackendErr
     SeccompRule::new(vec![SeccompCondition::new(FLAGS, SeccompCmpArgLen::Dword, appends, wanted)?])
 }
 
-/// An argument has this value.
+/// Allows a call with this value of an argument.
 fn has_argument(index: u8, value: u32) -> std::result::Result<SeccompRule, seccompiler::BackendError> {
     let equals = SeccompCondition::new(index, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value.into())?;
     SeccompRule::new(vec![equals])
 }
 
 /// Gives up every capability that these drivers do not keep, for good: no program that is run gets
-/// one back. Applies to the calling thread, to threads that a driver started, and to those that
-/// they start. A thread that a device of DPDK started by itself keeps its capabilities.
+/// one back. Applies to the calling thread, to threads that a driver started, and to their later
+/// ones. A thread that a device of DPDK started by itself keeps its capabilities.
 pub fn give_up(drivers: &[&DriverEntry]) -> Result<()> {
     let kept = drivers.iter().map(|driver| driver.info.capabilities_kept);
     let kept = kept.fold(CapabilitySet::empty(), CapabilitySet::union);
@@ -198,8 +198,8 @@ fn give_up_others(kept: CapabilitySet) -> Result<()> {
     let had = capabilities(None)?;
     for capability in CapabilitySet::all().iter().filter(|capability| !kept.contains(*capability)) {
         match remove_capability_from_bounding_set(capability) {
-            // One that this kernel does not know, or a process that may not, and so has nothing to
-            // lose there.
+            // A capability unknown to this kernel, or a process without the privilege, which has
+            // nothing to lose there.
             Ok(()) | Err(Errno::INVAL | Errno::PERM) => {}
             Err(error) => return Err(error.into()),
         }

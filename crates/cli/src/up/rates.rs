@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use runtime::Report;
 
 use crate::output::{rate, thousands};
-use crate::summary;
+use observe::summary;
 
 const SECOND_NS: u64 = 1_000_000_000;
 

@@ -197,7 +197,7 @@ fn read_request(client: &mut impl Read) -> Result<RequestResult> {
     Ok(RequestResult::TooLong)
 }
 
-/// Returns whether a Host header means this server. A web page whose own name resolves to this
+/// Returns whether a Host header means this server. A web page with a name that resolves to this
 /// machine (DNS rebinding) makes browsers send that name, and is refused. Where the server listens
 /// beyond this machine, any name is accepted.
 fn is_ours(host: Option<&str>, address: SocketAddr) -> bool {

@@ -53,7 +53,7 @@ fn entering(mut packet: Packet) -> Packet {
     packet
 }
 
-/// A UDP packet of 60 bytes of the flow with this number.
+/// Returns a UDP packet of 60 bytes of the flow with this number.
 fn frame(flow: u32) -> [u8; 60] {
     let mut frame = [0; 60];
     frame[..14].copy_from_slice(&[2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x08, 0x00]);

@@ -33,5 +33,5 @@ fuzz_target!(|input: &[u8]| {
         assert!(graph.counters().add_up());
     }
     graph.finish(&mut pool);
-    assert_eq!(graph.records().live(), 0);
+    assert_eq!(graph.flows().records().live(), 0);
 });

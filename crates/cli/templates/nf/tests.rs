@@ -12,7 +12,7 @@ struct Row {
     what: &'static str,
     /// The configuration, as JSON.
     config: &'static str,
-    /// The side from which each packet of the flow arrives.
+    /// The side of entry of each packet of the flow.
     packets: &'static [Side],
     /// Passing packets.
     pass: &'static [bool],

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 
 use super::*;
 
-/// Functions whose flows share no state.
+/// Functions without state shared by flows.
 const POLICY: &str = "settings { seed: 7, flows: 10k }
 Port<0> inside; Port<1> outside;
 Firewall f { rules: \"allow out from any\", default: deny };
@@ -166,8 +166,8 @@ fn signal(process: i32, signal: Signal) {
     rustix::process::kill_process(rustix::process::Pid::from_raw(process).unwrap(), signal).unwrap();
 }
 
-/// A manager starts units as a dispatcher employs them, one more than it needs; again if one is
-/// killed; and ends them with itself. If it is killed, they live on, and the next one finds them.
+/// A manager starts units as dispatchers need them, plus one spare. It restarts killed units, and
+/// ends all units when it ends. If it is killed, they live on, and the next manager finds them.
 #[test]
 fn manager_keeps_a_spare_unit() {
     let place = Place::new();
@@ -227,7 +227,7 @@ fn manager_keeps_a_spare_unit() {
     let manager = start();
     await_that("two are spare", || all() == [1, 1, 0]);
     let before = processes();
-    // All have written who they are, and the manager has heard of them.
+    // All have written their identities, and the manager knows them.
     let has_file = |name: &String| place.path(&format!("units/{name}.pid")).exists();
     await_that("two have files", || names[..2].iter().all(has_file));
     drop(manager); // It is killed.

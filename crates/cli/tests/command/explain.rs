@@ -36,7 +36,10 @@ fn each_step_shows_its_changes() {
     let [story] = &stories[..] else { panic!("{stories:?}") };
     assert_eq!(story["packet"], 1);
     assert_eq!(story["flow"]["number"], 1);
-    assert_eq!(story["flow"]["clock"], 1);
+    assert_eq!(story["flow"]["seq"], 1);
+    // The former keys have the same values.
+    assert_eq!(story["flow"]["clock"], story["flow"]["seq"]);
+    assert_eq!((&story["made"], &story["told"]), (&story["generated"], &story["events"]));
     let nat = &story["steps"][0];
     assert_eq!((nat["function"].as_str(), nat["type"].as_str()), (Some("n"), Some("nat")));
     let changes = nat["changes"].as_array().unwrap();
@@ -198,7 +201,7 @@ fn generated_replies_follow_the_packet_that_they_answer() {
     place.stdout("traffic --write in.pcapng --packets 300 --no-replies");
     let stories = place.explain("--limit 1000");
     let report = place.json("run p.rvl --read in.pcapng --seed 1 -o json");
-    let made: Vec<_> = stories.iter().enumerate().filter(|(_, story)| story["made"] == true).collect();
+    let made: Vec<_> = stories.iter().enumerate().filter(|(_, story)| story["generated"] == true).collect();
     assert!(!made.is_empty());
     assert_eq!(report["packets_generated"], made.len());
     for (i, story) in made {

@@ -27,7 +27,8 @@ pipelet { inside <-> m; }
 
 const ASSUMPTION: &str = "rivulet: proxy and filter run with `rivulet up` only: packets go on as if they forwarded them unchanged\n";
 
-/// A place with these policies and a capture. Its first packet is of the web, its second is not.
+/// Returns a place with these policies and a capture. Its first packet is of the web, its second is
+/// not.
 fn place_with_traffic() -> Place {
     let place = Place::new();
     place.write("nodes.rvl", NODES);
@@ -40,7 +41,7 @@ fn place_with_traffic() -> Place {
     place
 }
 
-/// Behind programs that change nothing, a run is one without them.
+/// A run with programs that change nothing equals a run without them.
 #[test]
 fn run_goes_on_behind_external_nodes() {
     let place = place_with_traffic();
@@ -64,7 +65,7 @@ fn run_goes_on_behind_external_nodes() {
         }
         assert_eq!(report["drops"], plain["drops"], "{options}");
         for node in ["proxy", "filter"] {
-            let counted = &report["nodes"][node];
+            let counted = &report["programs"][node];
             let count = |name: &str| counted[name].as_u64().unwrap();
             assert_eq!((count("up"), count("dropped"), count("bypassed")), (0, 0, 0), "{counted}");
             let sum = |way: &str| -> u64 {
@@ -92,7 +93,7 @@ fn run_goes_on_behind_external_nodes() {
 }
 
 #[test]
-fn explain_marks_edges_to_external_nodes_and_goes_on_behind_them() {
+fn explain_marks_edges_to_external_programs_and_continues_after_them() {
     let place = place_with_traffic();
     let output = place.run("explain nodes.rvl --read in.pcapng --seed 1 --packet 1");
     assert_eq!(super::stderr(&output), ASSUMPTION);
@@ -103,7 +104,7 @@ fn explain_marks_edges_to_external_nodes_and_goes_on_behind_them() {
   inside -> proxy.inside: tcp && dst port 80; proxy is assumed to forward it
   sent by proxy.inside: {packet}
 
-packet 1 behind proxy  00:00:00.000000  from inside  {packet}
+packet 1 after proxy  00:00:00.000000  from inside  {packet}
   flow 1, original direction, packet 1 of the flow, connection syn-sent
   proxy.outside -> m: the only edge
   m (monitor): forward
@@ -111,7 +112,7 @@ packet 1 behind proxy  00:00:00.000000  from inside  {packet}
   m -> filter.inside: the only edge; filter is assumed to forward it
   sent by filter.inside: {packet}
 
-packet 1 behind filter  00:00:00.000000  from inside  {packet}
+packet 1 after filter  00:00:00.000000  from inside  {packet}
   filter.outside -> outside: the only edge
   sent by outside: {packet}
 "
@@ -119,12 +120,14 @@ packet 1 behind filter  00:00:00.000000  from inside  {packet}
     assert_eq!(text, expected);
     let stories = place.json("explain nodes.rvl --read in.pcapng --seed 1 --packet 1 -o json");
     let stories = stories.as_array().unwrap();
-    let behind: Vec<_> = stories.iter().map(|story| story["behind"].as_str()).collect();
-    assert_eq!(behind, [None, Some("proxy"), Some("filter")]);
+    for key in ["after_program", "behind"] {
+        let programs: Vec<_> = stories.iter().map(|story| story[key].as_str()).collect();
+        assert_eq!(programs, [None, Some("proxy"), Some("filter")], "{key}");
+    }
     assert_eq!(stories[0]["edges"][0]["assumed"], "proxy");
     // The packets of a flow are those of one side of the node.
     let flow = place.json("explain nodes.rvl --read in.pcapng --seed 1 --flow 1 -o json");
-    assert!(flow.as_array().unwrap().iter().all(|story| story["behind"].is_string()), "{flow}");
+    assert!(flow.as_array().unwrap().iter().all(|story| story["after_program"].is_string()), "{flow}");
 }
 
 /// Packets are written at the ports of nodes, too, with the edges to them; a run over the file has
@@ -140,7 +143,7 @@ fn capture_shows_the_ports_of_external_nodes() {
     assert!(said.contains("packets that programs of external nodes sent"), "{said}");
     let [of_traffic, of_noted] = [of_traffic, of_noted]
         .map(|output| serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap());
-    for key in ["packets_in", "packets_out", "drops", "edges", "nodes"] {
+    for key in ["packets_in", "packets_out", "drops", "edges", "programs"] {
         assert_eq!(of_traffic[key], of_noted[key], "{key}");
     }
     let Some(records) = records(&place, "noted.pcapng") else { return };
@@ -150,8 +153,8 @@ fn capture_shows_the_ports_of_external_nodes() {
     let [proxy, monitor, filter] = [
         "inside [tcp && dst port 80] -> proxy.inside | sent by proxy.inside; proxy is assumed to forward it | packet 1",
         "proxy.outside -> m -> filter.inside | m: forward | sent by filter.inside; filter is assumed to forward it | \
-         flow 1, original direction, packet 1 of the flow, connection syn-sent | behind proxy | packet 1",
-        "filter.outside -> outside | sent by outside | behind filter | packet 1",
+         flow 1, original direction, packet 1 of the flow, connection syn-sent | after proxy | packet 1",
+        "filter.outside -> outside | sent by outside | after filter | packet 1",
     ];
     let expected = [
         ("inside", 1, proxy),
@@ -176,7 +179,7 @@ fn sim_compares_units_behind_external_nodes() {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success() && text.contains("no difference from a single graph"), "{text}");
     assert!(super::stderr(&output).contains(ASSUMPTION.trim_end()), "{}", super::stderr(&output));
-    // Packets behind nodes are packets of the trial.
+    // The output of nodes belongs to the trial.
     let packets: u64 = text
         .split_whitespace()
         .skip_while(|word| *word != "of")
@@ -297,7 +300,7 @@ fn streams_are_delivered_by_a_function() {
     }
 }
 
-/// Attributes pass nodes with tags, and filters behind read them; the layout is shown.
+/// Attributes pass nodes as tags, and filters after the nodes read them; the layout is shown.
 #[test]
 fn attributes_travel_through_external_nodes() {
     let place = Place::new();
@@ -338,7 +341,8 @@ expect tcp 10.0.0.1:6 -> 192.0.2.1:80 from x.outside is dropped policy
     assert!(said.contains("3 passed, 1 failed"), "{said}");
 }
 
-/// Several nodes in a row, and one whose ports are not those of a packet without a known source.
+/// Several nodes in a row, and a node with ports other than those of a packet from an unknown
+/// source.
 #[test]
 fn packets_pass_several_external_nodes() {
     let place = Place::new();

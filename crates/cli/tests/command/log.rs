@@ -7,7 +7,7 @@ use super::*;
 const POLICED: &str = "Port<0> inside;\nPort<1> outside;\nPolicer p { rate: 1Mbps };\n\
                        pipelet { inside <-> p <-> outside; }\n";
 
-/// A run on units that start and stop, with a command that is executed and one that is refused.
+/// A run on units that start and stop, with an executed and a refused command.
 pub(super) const RUN: &str = "run p.rvl --read in.pcapng -q --control script --mode flowlet --units-max 4 \
                    --unit-capacity 2Mbps --gap 5ms";
 

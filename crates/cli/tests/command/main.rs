@@ -1,5 +1,5 @@
 //! The command as a process: arguments and files in; exit codes, messages and files out.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod bench;
 mod capture;
@@ -86,7 +86,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A directory of the workspace.
+/// Returns a directory of the workspace.
 fn workspace(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }

@@ -97,7 +97,7 @@ fn every_command_has_a_manual_page_a_docs_page_and_examples() {
     assert!(commands >= 8, "{commands}");
 }
 
-/// Asserts that the page of `command` names all of its long options, except those that
+/// Asserts that the page of `command` names all of its long options, except the options that
 /// `docs/commands/README.md` documents for all commands.
 fn assert_page_has_every_option(place: &Place, command: &str) {
     let page = |name: &str| {

@@ -234,7 +234,7 @@ fn operators_come_over_tls_with_a_certificate_or_a_token() {
 #[test]
 fn commands_without_a_dispatcher_say_what_to_do() {
     let place = Place::new();
-    // A stopped process: the kernel takes connections for it, and nobody answers.
+    // A stopped process: the kernel accepts connections for it, but no answer follows.
     let _stopped = std::os::unix::net::UnixListener::bind(place.path("stopped.sock")).unwrap();
     let said = place.refused(1, "status --api stopped.sock");
     assert!(said.contains("no answer within 4 s") && !said.contains("os error"), "{said}");

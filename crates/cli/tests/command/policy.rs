@@ -165,7 +165,7 @@ fn example_of_the_talk_treats_each_class_as_it_says() {
     assert!(said.ends_with("\n13 passed, 0 failed\n"), "{said}");
 }
 
-/// IPv4 packets of a capture in the old format: protocol, source and destination port.
+/// Returns the IPv4 packets of a capture in the old format: protocol, source and destination port.
 fn packets_of(capture: &[u8]) -> Vec<(u8, [u8; 4], u16)> {
     let (mut packets, mut rest) = (Vec::new(), &capture[24..]);
     while let Some((header, data)) = rest.split_at_checked(16) {

@@ -78,6 +78,28 @@ fn the_same_input_and_seed_give_the_same_output() {
 }
 
 #[test]
+fn output_with_a_second_core_is_the_same() {
+    let place = place_with_traffic("--packets 3000 --rate 20kpps");
+    place.write(
+        "two.rvl",
+        "Port<0> inside;\nPort<1> outside;\nMonitor m;\nRedundancyMeter r { window: 16, sample: 64 };\n\
+         pipelet { inside <-> m <-> r <-> outside; }\n",
+    );
+    let [plain, both] = ["", "--second-core"].map(|option| {
+        let output =
+            place.run(&format!("run two.rvl --read in.pcapng --seed 7 --write out.pcapng -o json {option}"));
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.contains("the second core ran the state functions of"), !option.is_empty(), "{said}");
+        let mut report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        report.as_object_mut().unwrap().remove("timing").unwrap();
+        (report, place.read("out.pcapng"))
+    });
+    assert!(plain == both, "{} differs from {}", both.0, plain.0);
+    let error = place.refused(1, "run two.rvl --read in.pcapng --second-core --units-max 2");
+    assert!(error.contains("--second-core is for a policy without units"), "{error}");
+}
+
+#[test]
 fn output_on_elastic_units_is_the_same() {
     let place = place_with_traffic("--packets 3000 --rate 20kpps");
     let run = "run nat.rvl --read in.pcapng --seed 7 -o json --write";
@@ -641,7 +663,7 @@ fn an_invalid_key_is_not_shown() {
         let said = place.refused(1, "run p.rvl --read in.pcapng");
         assert!(said.contains("not 16 in total") && said.contains("branch"), "{said}");
         assert!(!said.contains("445566"), "{said}");
-        // An error beside a key is shown with its line, without the key.
+        // An error next to a key is shown with its line, without the key.
         let policy = String::from_utf8(place.read("p.rvl")).unwrap();
         for (name, from, to) in [("word.rvl", "256,\n", "word, "), ("syntax.rvl", "256,\n", "256 ! ")] {
             place.write(name, policy.replace(from, to));

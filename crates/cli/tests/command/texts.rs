@@ -93,7 +93,7 @@ fn endless_files_are_not_read() {
     assert!(said.contains("longer than 16777216 bytes"), "{said}");
 }
 
-/// The text of a filter cannot end the policy whose names it uses, and add to it.
+/// The text of a filter cannot end the policy that defines its names, and add to it.
 #[test]
 fn a_filter_is_only_a_filter() {
     let place = place();

@@ -7,7 +7,7 @@ use super::*;
 /// Start of the captures, in seconds since 1970.
 const T: u64 = 1_700_000_000;
 
-/// A policy that admits only replies, and whose flows expire.
+/// A policy that admits only replies, with flows that expire.
 const POLICY: &str = "
 Port<0> inside { prefixes: [10.0.0.0/8] };
 Port<1> outside;

@@ -1,13 +1,13 @@
 //! Compares what `ids` sees with what a real host reads. An attacker with raw packets plays against
-//! the kernel's TCP server behind a router, and both directions are recorded. A rule for each
+//! the kernel's TCP server across a router, and both directions are recorded. A rule for each
 //! letter must report a letter if and only if the server's application read it.
 //!
 //! Requires root, iproute2 and python3. Without them it prints `SKIPPED` and passes, except where
 //! `CI=true`.
 //!
-//! `RIVULET_EVASION=WORDS` plays only techniques whose names contain the words;
+//! `RIVULET_EVASION=WORDS` plays only techniques with these words in their names;
 //! `RIVULET_EVASION_KEEP=FILE` keeps the recording.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 mod judge;
 mod place;

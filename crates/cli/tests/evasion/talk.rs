@@ -27,7 +27,7 @@ pub struct Talk<'a> {
     pub isn: u32,
     /// Next sequence number of the server.
     pub theirs: u32,
-    /// Offset up to which the server has acknowledged, from the first byte.
+    /// Acknowledgement of the server, as an offset from the first byte.
     pub acknowledged: i64,
     /// The latest answer.
     pub last: Option<Answer>,

@@ -9,7 +9,7 @@ pub const PSH: u8 = 8;
 pub const ACK: u8 = 16;
 pub const URG: u8 = 32;
 
-/// Addresses of the client and of the server behind the router.
+/// Addresses of the client and of the server, on both sides of the router.
 pub const CLIENT4: [u8; 4] = [10, 9, 0, 1];
 pub const SERVER4: [u8; 4] = [10, 9, 1, 2];
 pub const CLIENT6: &str = "fd09::1";
@@ -123,7 +123,7 @@ pub fn v6(address: &str) -> [u8; 16] {
 }
 
 impl Segment {
-    /// The TCP header and payload.
+    /// Returns the TCP header and payload.
     pub fn transport(&self, family: Family) -> Vec<u8> {
         let mut options = self.options.clone();
         options.resize(options.len().next_multiple_of(4), 0);

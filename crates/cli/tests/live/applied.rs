@@ -69,7 +69,7 @@ impl Applied {
         self.assert_runs(name, port);
     }
 
-    /// All nodes run a policy, and it denies this port alone.
+    /// Asserts that all nodes run a policy, and that it denies this port alone.
     fn assert_runs(&self, name: &str, denied: u16) {
         let number = if name == "one.rvl" { 1 } else { 2 };
         assert!(

@@ -1,4 +1,4 @@
-//! Two web servers behind a virtual address, and a client.
+//! Two web servers with a common virtual address, and a client.
 
 use std::fs;
 use std::time::Instant;

@@ -220,7 +220,7 @@ fn packets_are_captured_at_the_ports_of_external_nodes() {
     }
     assert!(requests.iter().all(|line| !line.contains("assumed")), "{requests:?}");
 
-    // The same of a run that goes on.
+    // The same for a live run.
     std::fs::remove_file(&end).unwrap();
     let rivulet = network.up(&policy, "");
     rivulet.wait_for_line("box: started");

@@ -9,19 +9,19 @@ use serde_json::Value;
 use crate::net::{Host, Network, PATIENCE, Server};
 use crate::underlay::Underlay;
 
-/// Bytes of a download, and its rate: it goes on while a unit is restarted.
+/// Bytes of a download, and its rate: it lasts longer than the restart of a unit.
 const FILE_LEN: usize = 4 << 20;
 pub const RATE: &str = "1M";
 /// The units of most tests.
 pub const UNITS: [&str; 3] = ["u1", "u2", "u3"];
 
-/// Functions whose flows share no state.
+/// Functions without state shared by flows.
 pub const POLICY: &str = "Port<0> inside; Port<1> outside;
     Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
     Monitor m { report: [] };
     pipelet { inside <-> f <-> m <-> outside; }";
 
-/// A NAT, beside functions whose flows share nothing, and a load balancer before it.
+/// A NAT, a load balancer before it, and functions without state shared by flows.
 pub const NAT_POLICY: &str = "Port<0> inside; Port<1> outside;
     Firewall f { rules: \"allow out from any\", default: deny, tcp: strict };
     LoadBalancer lb { services: [{ name: web, vip: 10.7.0.200, port: 80, servers: [
@@ -88,7 +88,7 @@ impl UnitHost {
         while !self.said.as_ref().unwrap().recv_timeout(PATIENCE).unwrap().contains(words) {}
     }
 
-    /// Returns the lines that it has said since it was asked last.
+    /// Returns the lines printed since the last call.
     pub fn said_so_far(&self) -> Vec<String> {
         self.said.iter().flat_map(Receiver::try_iter).collect()
     }
@@ -112,12 +112,12 @@ impl UnitHost {
         process.wait().unwrap();
     }
 
-    /// The process ID.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.process.as_ref().unwrap().id()
     }
 
-    /// The host.
+    /// Returns the host.
     pub fn host(&self) -> &Host {
         &self.host
     }
@@ -143,7 +143,7 @@ impl Drop for UnitHost {
     }
 }
 
-/// A store in etcd at an address.
+/// Returns a store in etcd at an address.
 fn store(at: &str) -> String {
     format!("[store]\netcd = [\"http://{at}\"]\n")
 }

@@ -1,5 +1,5 @@
-//! A dispatcher between real hosts, and units on hosts of their own, which are restarted one by one
-//! or get another policy while connections go on, and an operator moves flows to and fro.
+//! A dispatcher between real hosts, and units on hosts of their own. Connections last while units
+//! are restarted one by one or get another policy, and while an operator moves flows to and fro.
 
 use std::process::{Child, Stdio};
 
@@ -10,7 +10,7 @@ use crate::cluster_hosts::{
 use crate::net::{Host, Io, Network, Server, wait_until};
 use crate::operator::Operator;
 
-/// Pings beside the downloads, 20 a second.
+/// Pings during the downloads, 20 a second.
 const PINGS: &str = "200";
 
 #[test]
@@ -71,7 +71,7 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
     assert!(moved > 0, "{report}");
 }
 
-/// Nobody waits for a connection that has ended with its unit.
+/// No host waits for a connection that has ended with its unit.
 #[test]
 fn hosts_of_flows_of_a_killed_unit_are_reset() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
@@ -92,7 +92,7 @@ fn hosts_of_flows_of_a_killed_unit_are_reset() {
         (0..9).all(|number| file(number).metadata().is_ok_and(|of| of.len() > 0))
     });
     units[0].signal("KILL");
-    // Those of other units go on; the others hear of it (56: a failure in receiving).
+    // Connections of other units continue; the others are reset (56: a failure in receiving).
     let codes = downloads.into_iter().map(|mut download| download.wait().unwrap().code());
     let codes: Vec<_> = codes.collect();
     assert!(codes.iter().all(|code| matches!(code, Some(0 | 56))), "{codes:?}");

@@ -18,7 +18,7 @@ const RULES: &str = "table inet box {
   }
 }";
 
-/// A policy with this NF behind a node whose kernel applies [`RULES`].
+/// Returns a policy with this NF after a node that applies [`RULES`] in its kernel.
 fn policy(network: &Network, function: &str) -> String {
     fs::write(network.path("rules.nft"), RULES).unwrap();
     let setup = format!("nft -f {}", network.path("rules.nft").display());
@@ -35,10 +35,10 @@ fn count(value: &Value) -> u64 {
     value.as_u64().unwrap_or(0)
 }
 
-/// Ends it. Returns its report, in which the node has worked, and packets passed both of its ports.
+/// Ends it. Returns its report. Asserts that the node worked and packets passed both of its ports.
 fn end(rivulet: Rivulet) -> Value {
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["mid"]["up"], 1, "{report}");
+    assert_eq!(report["programs"]["mid"]["up"], 1, "{report}");
     for port in ["mid.inside", "mid.outside"] {
         let port = &report["ports"][port];
         assert!(count(&port["packets_in"]) > 100 && count(&port["packets_out"]) > 100, "{report}");
@@ -120,6 +120,6 @@ fn packets_to_a_node_that_is_down_have_a_reason_on_units_and_workers() {
         network.inside.output("ping -c 20 -i 0.02 -W 1 203.0.113.2");
         let report = rivulet.end();
         assert!(count(&report["drops"]["node-down"]) >= 20, "{options}: {report}");
-        assert_eq!(report["drops"]["node-down"], report["nodes"]["mid"]["dropped"], "{options}");
+        assert_eq!(report["drops"]["node-down"], report["programs"]["mid"]["dropped"], "{options}");
     }
 }

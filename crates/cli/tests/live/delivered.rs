@@ -108,22 +108,22 @@ impl Heard {
     }
 }
 
-/// A program that hears streams, on a thread of this process.
+/// A program that receives streams, on a thread of this process.
 struct Listener {
     heard: Arc<Mutex<Heard>>,
     stop: Arc<AtomicBool>,
     thread: JoinHandle<()>,
 }
 
-/// An answer of the program.
+/// Returns an answer of the program.
 fn answer(kind: u8, flow: u64, value: u64) -> Vec<u8> {
     let head = [&[2, 0x52, 0x56, 1, 0, 1, 2, 0x52, 0x56, 1, 0, 2, 0x88, 0xb5, 1, kind][..], &[0; 6]].concat();
     [&head[..], &flow.to_be_bytes(), &value.to_be_bytes(), &[0; 22]].concat()
 }
 
 impl Listener {
-    /// Starts a program that refuses flows which say `forbidden`, and sets attributes of those that
-    /// say `special`.
+    /// Starts a program that refuses flows with the text `forbidden`, and sets attributes of flows
+    /// with the text `special`.
     fn start(socket: &str) -> Listener {
         let (heard, stop) = (Arc::new(Mutex::new(Heard::default())), Arc::new(AtomicBool::new(false)));
         let (its, is_over) = (Arc::clone(&heard), Arc::clone(&stop));
@@ -191,7 +191,7 @@ fn check(options: &str) {
     // Packets of the flow take another edge once the program has answered.
     network.inside.run(&format!("curl -sSf {slowly} -m 60 -o /dev/null {url}?special"));
 
-    // A connection by hand, whose segments come in disorder. The kernel knows nothing of it.
+    // A connection by hand, with segments out of order. The kernel does not know it.
     let silent = "add table ip t; add chain ip t o { type filter hook output priority 0; }; \
                   add rule ip t o tcp sport 4321 tcp flags rst drop";
     fs::write(network.path("silent.nft"), silent.replace("; add", "\nadd")).unwrap();
@@ -222,7 +222,7 @@ fn check(options: &str) {
     assert!(function("special")["packets"].as_u64().unwrap() > 0, "{report}");
     assert!(function("dpi")["counters"]["packets_refused"].as_u64().unwrap() > 0, "{report}");
     assert!(report["drops"]["function"].as_u64().unwrap() > 0, "{report}");
-    let node = &report["nodes"]["dpi"];
+    let node = &report["programs"]["dpi"];
     let count = |name: &str| node[name].as_u64().unwrap();
     assert!(node["up"] == 1 && count("answers") > 0 && count("bad_answers") > 0, "{node}");
     assert_eq!(report["events"], 0);

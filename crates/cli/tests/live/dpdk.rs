@@ -12,7 +12,7 @@ use crate::tap::{GATEWAY, WIRE, talk_after_pings, unsound};
 const BOTH: [&str; 2] =
     ["inside=dpdk:net_af_packet0,iface=inside", "outside=dpdk:net_af_packet1,iface=outside"];
 
-/// Time in which some frames arrive and leave.
+/// Time for some frames to arrive and leave.
 const MOMENT: Duration = Duration::from_millis(300);
 
 /// Hosts on two networks. DPDK's packet sockets truncate frames of several segments, so stacks
@@ -87,7 +87,7 @@ fn dpdk_carries_a_nats_traffic_unchanged() {
     for (port, name) in [("inside", "net_af_packet0"), ("outside", "net_af_packet1")] {
         let interface = &report["interfaces"][port];
         assert_eq!((interface["driver"].as_str(), interface["name"].as_str()), (Some("dpdk"), Some(name)));
-        // The stacks behind the veths leave checksums to be completed.
+        // The stacks at the veths leave checksums to be completed.
         assert!(interface["completed"].as_u64().unwrap() > 0, "{interface}");
         assert_sound(&report, port);
     }

@@ -11,7 +11,7 @@ by_each_way!(
     addresses_of_functions_are_announced,
 );
 
-/// The policy of the README's tour.
+/// Returns the policy of the README's tour.
 fn site() -> String {
     let readme = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md")).unwrap();
     let (_, tour) = readme.split_once("A policy, `site.rvl`:").unwrap();
@@ -20,7 +20,8 @@ fn site() -> String {
     policy.to_owned()
 }
 
-/// A site inside, whose gateway is beyond the wire and also has an address in the NAT's network.
+/// Returns a site inside. Its gateway is beyond the wire and also has an address in the NAT's
+/// network.
 fn on_a_wire(io: Io) -> Option<Network> {
     let network = Network::unconnected(io)?;
     network.connect_with("inside", &["10.0.0.5/8", "fd07::1/64"]);

@@ -1,4 +1,4 @@
-//! Ends of members and links of a cluster under traffic: everybody is back, and nobody else ends.
+//! Ends of members and links of a cluster under traffic: all return, and no other member ends.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -54,7 +54,8 @@ fn members_that_are_killed_end_nobody_else() {
     let (_file, _server) = serve_file(&network);
     wait_for_all(&network);
     let _traffic = download_again_and_again(&network);
-    // A dispatcher whose next process comes at once, and one whose units have given it up.
+    // A dispatcher that is restarted at once, and a dispatcher that is restarted after its units
+    // gave it up.
     for pause in [Duration::ZERO, Duration::from_secs(3)] {
         units.iter().for_each(|unit| drop(unit.said_so_far()));
         signal("KILL", dispatcher.id());
@@ -77,7 +78,7 @@ fn members_that_are_killed_end_nobody_else() {
     units[0].wait_for_line("node connected node=dispatcher");
     wait_for_all(&network);
     assert_eq!([units[1].id(), units[2].id()], others);
-    // One that waits for units ends at once, and in order.
+    // A dispatcher that waits for units ends at once, and in order.
     units.iter_mut().for_each(UnitHost::kill);
     signal("KILL", dispatcher.id());
     drop(dispatcher);
@@ -92,7 +93,7 @@ fn members_that_are_killed_end_nobody_else() {
     assert!(waiting.wait().unwrap().success());
 }
 
-/// Nor is a unit started at one that is about to end.
+/// Nor is a unit started at a node that is about to end.
 #[test]
 fn nodes_that_end_in_order_are_not_lost() {
     let Some(network) = Network::new(Io::PacketSocket) else { return };
@@ -106,7 +107,7 @@ fn nodes_that_end_in_order_are_not_lost() {
         wait_until("the node has gone", || count(&network, "connecting") == UNITS.len() - left);
         assert_eq!(count(&network, "active"), 1, "{left} nodes left");
     }
-    // That nobody is lost shows only once the time for it has passed: there is nothing to wait for.
+    // The absence of a loss shows only after its timeout: there is no event to wait for.
     std::thread::sleep(GIVEN_UP);
     let said = dispatcher.said_so_far();
     assert!(said.iter().all(|line| !line.contains("node lost")), "{said:#?}");

@@ -1,5 +1,5 @@
-//! Clusters on networks and machines that are not at their best: connections go on, and no member
-//! is lost. Short here; `bench/endurance.sh` takes minutes, and prints what it saw.
+//! Clusters on slow networks and busy machines: connections last, and no member is lost. Short
+//! here; `bench/endurance.sh` takes minutes, and prints what it saw.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::underlay::Underlay;
 
 const PROGRAM: &str = include_str!("enduring.py");
 
-/// Variable with the seconds for which connections are held.
+/// Variable with the duration of the connections in seconds.
 const SECONDS: &str = "RIVULET_ENDURANCE_SECONDS";
-/// Those of a short run.
+/// Duration of a short run.
 const SHORT: Duration = Duration::from_secs(5);
-/// Programs that take all the time they get, beside a cluster on a busy machine.
+/// Programs that take all the time they get, to make the machine busy.
 const BUSY_PROGRAMS: usize = 8;
-/// Share of the time for which each member must have waited for a processor in a long run on a
-/// busy machine; otherwise it showed nothing.
+/// Minimum share of its time that each member must wait for a processor in a long run on a busy
+/// machine; otherwise the run shows nothing.
 const WAITED_SHARE: f64 = 0.1;
 
 #[test]
@@ -100,7 +100,7 @@ impl Cluster {
         Cluster { hosts, units, _server: server }
     }
 
-    /// Holds connections, none of which may break.
+    /// Holds connections; none may break.
     fn hold(&self) {
         let network = &self.hosts.network;
         let seconds = std::env::var(SECONDS).ok().and_then(|text| text.parse().ok());
@@ -125,7 +125,7 @@ impl Cluster {
         }
     }
 
-    /// Returns the time for which the threads of each member have waited for a processor so far.
+    /// Returns the time that the threads of each member have waited for a processor so far.
     fn waited(&self) -> Vec<(&'static str, Duration)> {
         let dispatchers = DISPATCHERS.into_iter().zip(self.hosts.ids());
         let units = self.units.iter().map(|unit| (unit.name, unit.id()));
@@ -141,13 +141,13 @@ impl Cluster {
     }
 }
 
-/// A program that takes all the time that it gets.
+/// Starts a program that takes all the time that it gets.
 fn spin() -> Server {
     let spin: Child = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().unwrap();
     Server::of(spin)
 }
 
-/// Returns the time for which the threads of a process have waited for a processor.
+/// Returns the time that the threads of a process have waited for a processor.
 fn waited(process: u32) -> Duration {
     let threads = std::fs::read_dir(format!("/proc/{process}/task")).unwrap();
     let of_thread = |thread: std::fs::DirEntry| -> Option<u64> {

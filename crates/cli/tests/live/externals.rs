@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::net::{Host, Io, Network, Server, wait_until};
 
-/// The ports of a router that has a node `box`, with these keys, between two monitors.
+/// Returns the ports of a router that has a node `box`, with these keys, between two monitors.
 fn router(keys: &str) -> String {
     format!(
         "Port<0> inside {{ address: [\"10.7.0.254/24\", \"fd07::254/64\"] }};
@@ -36,7 +36,7 @@ pub fn routed() -> Option<Network> {
     Some(network)
 }
 
-/// A program that waits, of a duration that no other process has.
+/// Returns the duration of a waiting program, different from those of all other processes.
 fn sleeper(network: &Network) -> String {
     format!(
         "3600.{}",
@@ -44,13 +44,13 @@ fn sleeper(network: &Network) -> String {
     )
 }
 
-/// Returns the processes whose command line has these words.
+/// Returns the processes with these words in their command line.
 pub fn processes(words: &str) -> Vec<String> {
     let found = Command::new("pgrep").args(["-f", "--", words]).output().unwrap();
     String::from_utf8(found.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Kills these processes, of which there must be one.
+/// Kills these processes. There must be at least one.
 pub fn kill(processes: &[String]) {
     assert!(!processes.is_empty());
     assert!(Command::new("kill").arg("-KILL").args(processes).status().unwrap().success());
@@ -114,10 +114,10 @@ fn nftables_filters_between_two_segments() {
     let listed = String::from_utf8(listed.unwrap().stdout).unwrap();
     assert!(listed.contains("packets 2 "), "{listed}");
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["box"]["up"], 1);
-    assert_eq!(report["nodes"]["box"]["restarts"], 0);
+    assert_eq!(report["programs"]["box"]["up"], 1);
+    assert_eq!(report["programs"]["box"]["restarts"], 0);
     assert_eq!(report["drops"], serde_json::json!({}));
-    // Flows go on behind the program as others, but for those that it refused.
+    // Flows continue as other flows after the program, except those refused by it.
     let count = |port: &str, way: &str| report["ports"][port][way].as_u64().unwrap();
     assert!(count("box.outside", "packets_in") > 0 && count("box.outside", "packets_out") > 0, "{report}");
     assert!(count("box.inside", "packets_out") > count("box.outside", "packets_in"), "{report}");
@@ -138,7 +138,7 @@ fn killed_program_is_started_again() {
     rivulet.wait_for_line("box: started");
     network.inside.ping("-c 2 -i 0.05 -W 2 203.0.113.2");
     let report = rivulet.end();
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     assert_eq!(node["restarts"], 1);
     assert_eq!(node["last_end"], "signal 9");
     assert!(passed_while_down || node["dropped"].as_u64().unwrap() > 0, "{node}");
@@ -157,8 +157,8 @@ fn packets_pass_by_a_node_that_is_down() {
         network.inside.ping(&format!("-c 3 -i 0.05 -W 2 {target}"));
     }
     let report = rivulet.end();
-    assert!(report["nodes"]["box"]["bypassed"].as_u64().unwrap() >= 12, "{report}");
-    assert_eq!(report["nodes"]["box"]["up"], 0);
+    assert!(report["programs"]["box"]["bypassed"].as_u64().unwrap() >= 12, "{report}");
+    assert_eq!(report["programs"]["box"]["up"], 0);
 }
 
 #[test]
@@ -174,8 +174,8 @@ fn workers_share_a_node() {
         network.inside.run("curl -sS -m 20 -o /dev/null http://[fd08::2]/");
     }
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["box"]["up"], 1);
-    assert_eq!(report["nodes"]["box"]["restarts"], 0);
+    assert_eq!(report["programs"]["box"]["up"], 1);
+    assert_eq!(report["programs"]["box"]["restarts"], 0);
     assert_removed(&network, &sleeper);
 }
 
@@ -313,7 +313,7 @@ drop tcp any any -> any 81 (msg:\"closed\"; sid:2;)\n";
         logged().contains("a secret") && logged().contains("closed")
     });
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["box"]["up"], 1);
+    assert_eq!(report["programs"]["box"]["up"], 1);
     assert!(!network.middle.run("ip -br link").contains("box-"));
 }
 
@@ -329,7 +329,7 @@ fn native_program_is_reached_by_memif() {
         socket("out"),
     );
     let rivulet = network.up(&policy, "");
-    // Nobody is connected.
+    // No program is connected.
     assert!(!answers(&network.inside, "10.7.0.2"));
     let program = second_rivulet(&network, [&socket("in"), &socket("out")]);
     wait_until("the program passes packets", || answers(&network.inside, "10.7.0.2"));
@@ -342,7 +342,7 @@ fn native_program_is_reached_by_memif() {
     wait_until("it passes packets again", || answers(&network.inside, "10.7.0.2"));
     let report = rivulet.end();
     drop(program);
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     assert_eq!(node["up"], 1, "{node}");
     assert!(node["dropped"].as_u64().unwrap() > 0, "{node}");
     assert_eq!(report["drops"]["node-down"], node["dropped"]);

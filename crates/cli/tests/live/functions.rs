@@ -116,7 +116,7 @@ fn a_balancer_uses_all_servers_but_one_that_is_down() {
     rivulet.end();
 }
 
-/// The maximum segment size of the next connection's SYN as it arrives outside.
+/// Returns the maximum segment size of the next connection's SYN as it arrives outside.
 fn offered_mss(network: &Network, target: &str) -> String {
     let mut tcpdump = network.outside.command("tcpdump");
     let filter = "(ip or ip6) and dst port 9"; // In `tcp[...]`, tcpdump takes IPv4 only.

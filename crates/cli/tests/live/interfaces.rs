@@ -63,7 +63,7 @@ fn traffic_continues_after_an_interface_was_removed(io: Io) {
     rivulet.end();
 }
 
-/// The kernel's notification is used, not the periodic check.
+/// Checks that the kernel's notification is used, not the periodic check.
 fn changes_of_an_interfaces_state_are_noticed_at_once(io: Io) {
     let Some(network) = Network::new(io) else { return };
     let rivulet = network.up(WIRE, "");

@@ -16,8 +16,8 @@ const LEN: usize = 4 << 20;
 /// Maximum length of an Ethernet frame.
 const FRAME_MAX: usize = 1_514;
 
-/// Returns the frames that Rivulet sent and those that arrived, with or without segmentation by the
-/// kernel in between.
+/// Returns the frames that Rivulet sent and the frames that arrived, with or without segmentation
+/// by the kernel in between.
 fn carried(network: &Network, cuts: bool) -> [Vec<Vec<u8>>; 2] {
     let on = if cuts { "off" } else { "on" };
     // Checksums, too: the kernel leaves those of frames that it segments incomplete.

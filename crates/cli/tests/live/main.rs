@@ -2,7 +2,7 @@
 //!
 //! Each test creates its own network namespaces, which takes root, iproute2 and some programs.
 //! Without them a test prints `SKIPPED` and passes, except where `CI=true`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 mod applied;
 mod asking;

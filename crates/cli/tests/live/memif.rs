@@ -37,7 +37,7 @@ fn network() -> Option<(Network, MutexGuard<'static, ()>)> {
     Some((network, ONE.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
-/// Rivulet's ports, of which the outer one is a memif with a socket in the test's folder.
+/// Rivulet's ports. The outer one is a memif with a socket in the test's folder.
 fn ports(network: &Network, options: &str) -> [String; 2] {
     let socket = network.path("memif.sock");
     ["inside=inside".to_owned(), format!("outside=memif:{}{options}", socket.display())]

@@ -9,14 +9,14 @@ use serde_json::Value;
 use crate::cluster_hosts::start_units;
 use crate::net::{Io, Network, Server, wait_until};
 
-/// Further addresses of the client, of which each has a sub-flow.
+/// Further addresses of the client; each has a sub-flow.
 const ADDRESSES: [&str; 2] = ["10.7.0.11", "10.7.0.12"];
 
 const SERVER: &str = "10.7.0.2:5001";
 
 const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/live/multipath.py");
 
-/// A network whose hosts speak Multipath TCP, with a server outside. If the kernel does not,
+/// Returns a network of hosts with Multipath TCP, and a server outside. If the kernel lacks it,
 /// prints a message and returns `None`; fails in CI.
 fn network() -> Option<(Network, Server)> {
     let network = Network::new(Io::PacketSocket)?;
@@ -42,14 +42,14 @@ fn client(network: &Network, connections: usize, chunks: usize) -> Child {
     command.stdout(Stdio::piped()).spawn().unwrap()
 }
 
-/// Waits for a client, all of whose connections must have been right.
+/// Waits for a client; all its connections must have been right.
 fn check(client: Child, connections: usize) {
     let output = client.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), connections.to_string());
 }
 
-/// The sub-flows of each connection by its token, as the server's kernel knows them: address and
-/// port of the client.
+/// Returns the sub-flows of each connection by its token, as the server's kernel knows them:
+/// address and port of the client.
 fn subflows_of_kernel(network: &Network) -> BTreeMap<String, BTreeSet<String>> {
     let mut subflows: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
     let sockets = network.outside.run("ss -Htni state established sport = :5001");
@@ -68,7 +68,8 @@ fn subflows_of_kernel(network: &Network) -> BTreeMap<String, BTreeSet<String>> {
     subflows
 }
 
-/// The unit and the identity of each flow, by its client's address and port, from the control API.
+/// Returns the unit and the identity of each flow, by its client's address and port, from the
+/// control API.
 fn units_of_flows(network: &Network) -> BTreeMap<String, (String, String)> {
     let socket = network.path("api.sock");
     let line = format!("curl -sf --unix-socket {} http://localhost/v1/flows?limit=1000", socket.display());
@@ -125,8 +126,8 @@ fn subflows_of_the_kernel_are_at_one_unit_and_move_together() {
     assert_eq!(of_units["groups_moved"].as_u64(), Some(1));
 }
 
-/// A path fails behind Rivulet: the kernel sends again over another sub-flow what Rivulet has seen
-/// on the first one. Whatever is done with it, all arrives.
+/// A path fails beyond Rivulet: the kernel retransmits data that Rivulet has seen on the first
+/// sub-flow over another one. With either treatment of duplicates, all data arrives.
 #[test]
 fn data_that_the_kernel_sends_again_elsewhere_is_duplicate() {
     for duplicates in ["mark", "drop"] {

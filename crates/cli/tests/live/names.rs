@@ -1,4 +1,4 @@
-//! A name server, and a client that asks it again and again.
+//! A name server, and a client that queries it again and again.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -21,8 +21,8 @@ while True:
                  + bytes.fromhex('c00c00010001000000050004c0000235'), who)
 ";
 
-/// Asks servers in turn by `dig`, once each, until the file STOP is there. Prints the questions and
-/// those without an answer.
+/// Queries servers in turn by `dig`, once each, until the file STOP is there. Prints the numbers of
+/// queries and of unanswered ones.
 const ASKING: &str = "
 asked=0 lost=0
 while ! [ -e \"$STOP\" ]; do
@@ -41,7 +41,7 @@ pub fn serve_names(network: &Network, addresses: &[&str]) -> Server {
     Server::of(command.args(["-c", SERVER]).args(addresses).spawn().unwrap())
 }
 
-/// A client that asks until it is stopped.
+/// A client that sends queries until it is stopped.
 pub struct Resolving(Child, PathBuf);
 
 impl Resolving {

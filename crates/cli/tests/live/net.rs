@@ -21,7 +21,7 @@ pub struct Network {
     pub middle: Host,
     pub outside: Host,
     pub dir: TempDir,
-    /// Addresses by which the hosts of a cluster reach each other.
+    /// Addresses between the hosts of a cluster.
     pub underlay: Underlay,
     wire: Option<Wire>,
 }
@@ -36,7 +36,7 @@ pub enum Io {
 }
 
 impl Io {
-    /// The value of `--driver`.
+    /// Returns the value of `--driver`.
     pub fn option(self) -> &'static str {
         match self {
             Io::PacketSocket => "packet",
@@ -80,7 +80,7 @@ const WAKEUPS_PER_SECOND_MAX: f64 = 250.0;
 /// Timeout of everything that must happen. Only failures take this long.
 pub const PATIENCE: Duration = Duration::from_secs(90);
 
-/// Programs used by the tests beside `ip`.
+/// Programs used by the tests, in addition to `ip`.
 const TOOLS: [&str; 20] = [
     "ping",
     "traceroute",
@@ -199,14 +199,14 @@ impl Network {
     }
 
     /// Connects another box to both hosts, in parallel to the one in the middle: through their
-    /// interfaces `eth1`, whose MAC addresses equal those of `eth0`.
+    /// interfaces `eth1`, with the MAC addresses of `eth0`.
     pub fn connect_beside(&self, beside: &Host) {
         for (end, name, last) in [(&self.inside, "inside", 1), (&self.outside, "outside", 2)] {
             ip(&format!("link add {name} netns {} type veth peer name eth1 netns {}", beside.name, end.name));
             end.ip(&format!("link set eth1 address 02:07:00:00:00:0{last}"));
             beside.ip(&format!("link set {name} up"));
             end.ip("link set eth1 up");
-            // Packets come in by another interface than their answers leave by.
+            // Packets arrive at another interface than their answers leave by.
             end.run("sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0");
             end.run("sysctl -qw net.ipv4.conf.eth1.rp_filter=0");
         }
@@ -372,20 +372,20 @@ impl Host {
         Host { name }
     }
 
-    /// The name of its namespace.
+    /// Returns the name of its namespace.
     pub fn name(&self) -> &str {
         &self.name
     }
 
     /// Has programs that start on this host from now on know these names, a line each as in
-    /// `/etc/hosts`. Later ones replace them, also for those that run.
+    /// `/etc/hosts`. Later names replace them, also for running programs.
     pub fn set_names(&self, lines: &str) {
         let folder = self.names_folder();
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("hosts"), format!("127.0.0.1 localhost\n{lines}")).unwrap();
     }
 
-    /// The folder of files that `ip netns exec` puts in the place of those of `/etc`.
+    /// Returns the folder of files that `ip netns exec` puts in the place of those of `/etc`.
     fn names_folder(&self) -> PathBuf {
         Path::new("/etc/netns").join(&self.name)
     }
@@ -423,8 +423,8 @@ impl Host {
     }
 
     /// Runs iperf3's client, which must succeed, and returns its output. Between two tests its
-    /// server refuses clients for a moment, or resets those that it had not accepted yet; then the
-    /// client retries.
+    /// server refuses clients for a moment, or resets clients not accepted yet; then the client
+    /// retries.
     pub fn iperf3(&self, options: &str) -> String {
         let line = format!("iperf3 {options}");
         let mut output = self.output(&line);
@@ -495,7 +495,7 @@ pub struct Rivulet {
 }
 
 impl Rivulet {
-    /// The process ID.
+    /// Returns the process ID.
     pub fn id(&self) -> u32 {
         self.child.as_ref().unwrap().id()
     }
@@ -505,7 +505,7 @@ impl Rivulet {
         while !self.told.recv_timeout(PATIENCE).unwrap().contains(words) {}
     }
 
-    /// Returns the lines that it has said since it was asked last.
+    /// Returns the lines printed since the last call.
     pub fn said_so_far(&self) -> Vec<String> {
         self.told.try_iter().collect()
     }
@@ -574,7 +574,7 @@ fn assert_adds_up(report: &Value) {
     for (port, counted) in report["ports"].as_object().unwrap() {
         let interface = &report["interfaces"][port];
         let host = |what: &str| interface["host"][what].as_u64().unwrap_or(0);
-        let node = port.split_once('.').map_or(&Value::Null, |(node, _)| &report["nodes"][node]);
+        let node = port.split_once('.').map_or(&Value::Null, |(node, _)| &report["programs"][node]);
         let past_node = node["bypassed"].as_u64().unwrap_or(0);
         let arrived = count(&interface["received"]) + host("returned");
         let entered = count(&counted["packets_in"]) + host("consumed");

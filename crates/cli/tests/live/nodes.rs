@@ -88,11 +88,11 @@ fn proxy_takes_web_traffic_and_a_nat_follows() {
     for (port, least) in [("80 ", 4), ("81 ", 1)] {
         assert!(log.lines().filter(|line| line.starts_with(port)).count() >= least, "{log}");
     }
-    assert_eq!(report["nodes"]["box"]["restarts"], 1);
+    assert_eq!(report["programs"]["box"]["restarts"], 1);
     assert!(processes(&format!("^haproxy -f {folder}")).is_empty());
 }
 
-/// Rules that count pings and refuse TCP port 81, of this family.
+/// Returns rules that count pings and refuse TCP port 81, of this family.
 fn rules(network: &Network, family: &str) -> String {
     let rules = format!(
         "table {family} box {{
@@ -139,7 +139,7 @@ fn bridge_filters_between_two_segments() {
         listed.contains("echo-request counter packets") && !listed.contains("counter packets 0 ")
     });
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["box"]["restarts"], 0);
+    assert_eq!(report["programs"]["box"]["restarts"], 0);
     let count = |port: &str| report["ports"][port]["packets_in"].as_u64().unwrap();
     assert!(count("box.outside") > 0 && count("box.inside") > 0, "{report}");
 }

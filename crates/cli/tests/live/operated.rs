@@ -86,7 +86,7 @@ fn full_disks_stop_no_packet_and_writing_resumes_with_space() {
     let pings = network.inside.run(PING);
     assert!(pings.contains("5 received") && !pings.contains("DUP"), "{pings}");
     fs::remove_file(disk.path("filler")).unwrap();
-    // Queued records are written as far as there is space.
+    // Queued records are written once there is space.
     rivulet.wait_for_line("works again");
     let report = rivulet.end();
     assert_eq!(report["alerts"], 2_000);
@@ -363,7 +363,7 @@ for i in range(60000):
     assert!(shown.contains(" lost/s") && shown.contains("missed"), "{shown}");
 }
 
-/// Tunnels whose inner packets functions cannot see are reported when they appear, once per kind.
+/// Tunnels that hide inner packets from functions are reported when they appear, once per kind.
 #[test]
 fn tunnels_without_inspection_are_reported_at_once() {
     let Some(network) = Network::new(Io::Auto) else { return };

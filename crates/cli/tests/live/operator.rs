@@ -49,7 +49,7 @@ impl Operator {
 }
 
 impl Moving {
-    /// Chooses a flow of each subscriber of a NAT, whose others move with it, and all flows over
+    /// Chooses one flow of each subscriber of a NAT, as the others move with it, and all flows over
     /// IPv6.
     pub fn of_subscribers(socket: &Path) -> Moving {
         let mut subscribers = HashSet::new();

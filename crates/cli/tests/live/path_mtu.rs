@@ -1,5 +1,4 @@
-//! Links between hosts whose interfaces have other MTUs than Ethernet, which change while packets
-//! flow.
+//! Links between hosts with other MTUs than Ethernet's, which change while packets flow.
 
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
@@ -20,13 +19,13 @@ fn links_follow_the_path_mtu_by_ipv6() {
     follow_path_mtu(Underlay::Ipv6, 1_300);
 }
 
-/// Sets the MTU at the unit's end. What the other end sends is lost on the way if it is longer,
-/// and nobody is notified.
+/// Sets the MTU at the unit's end. Longer packets from the other end are lost without notice.
 fn set_mtu(unit: &UnitHost, mtu: u32) {
     unit.host().ip(&format!("link set eth0 mtu {mtu}"));
 }
 
-/// `of_1300`: what links use where the path carries 1,300 bytes; they try usual sizes.
+/// Checks that links follow the path MTU. `of_1300`: their packet size where the path carries 1,300
+/// bytes; they try usual sizes.
 fn follow_path_mtu(underlay: Underlay, of_1300: u64) {
     let Some(mut network) = Network::new(Io::PacketSocket) else { return };
     network.underlay = underlay;

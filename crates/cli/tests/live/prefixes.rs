@@ -2,7 +2,7 @@
 
 use crate::net::{Host, Io, Network, wait_until};
 
-/// Adds an address after the kernel has checked that nobody has it. Returns whether it is free.
+/// Adds an address after the kernel's duplicate address detection. Returns whether it is free.
 fn takes(host: &Host, address: &str) -> bool {
     host.ip(&format!("addr add {address}/64 dev eth0"));
     let shown = || host.run(&format!("ip -6 addr show dev eth0 to {address}"));
@@ -23,7 +23,7 @@ fn neighbours_with_the_outside_prefix_keep_their_addresses() {
          pipelet { inside <-> translate <-> outside; }",
         "",
     );
-    // Nobody inside uses the address: it is free for a neighbour.
+    // No inside host uses the address: it is free for a neighbour.
     assert!(takes(&network.outside, "2001:db8:2::77"));
     for neighbour in ["2001:db8:2::fe", "2001:db8:2::77"] {
         network.inside.ping(&format!("-c 3 -i 0.05 -W 2 {neighbour}"));

@@ -1,4 +1,4 @@
-//! A site with three zones whose web traffic goes through Squid, and E2's talk with HAProxy.
+//! A site with three zones and its web traffic through Squid, and E2's talk with HAProxy.
 
 use std::fs::{self, File};
 use std::os::unix::fs::PermissionsExt;
@@ -67,7 +67,7 @@ Server(('::', int(sys.argv[1])), Handler).serve_forever()
 /// The router's ports on the interfaces of the middle.
 const ZONES: [&str; 3] = ["lan=inside", "dmz=dmz", "wan=outside"];
 
-/// The hosts of the Internet, behind the gateway.
+/// The hosts of the Internet, beyond the gateway.
 const INTERNET: [&str; 4] = ["192.0.2.53", "192.0.2.80", "2001:db8:e::53", "2001:db8:e::80"];
 
 /// Hosts around the example of a site.
@@ -192,7 +192,7 @@ fn web_of_a_site_goes_through_squid_and_the_rest_passes_by() {
         ("", "[2001:db8:e::80]"),
         ("", "198.51.100.1"),
         ("", "[2001:db8:2::1]"),
-        // Squid asks the name server, through NAT and firewall.
+        // Squid queries the name server, through NAT and firewall.
         ("--resolve www.example:80:192.0.2.80", "www.example"),
     ] {
         let headers = site.download(client, options, &format!("http://{host}/page"));
@@ -232,14 +232,14 @@ fn web_of_a_site_goes_through_squid_and_the_rest_passes_by() {
         || lines_of(&site.network, "access.log").iter().filter(|line| line.contains("TCP_")).count() >= 5;
     wait_until("Squid has logged its clients", squid_has_served);
     let report = rivulet.end();
-    assert_eq!(report["nodes"]["squid"]["restarts"], 0);
+    assert_eq!(report["programs"]["squid"]["restarts"], 0);
     for reason in ["policy", "policy-unmatched", "firewall-default"] {
         assert!(count(&report["drops"][reason]) > 0, "{reason}: {}", report["drops"]);
     }
     assert!(site.squids().is_empty());
 }
 
-/// iperf3 and ssh between the zones.
+/// Asserts that iperf3 and ssh pass between the zones.
 fn assert_other_programs_pass(site: &Site) {
     let (client, world) = (&site.network.inside, &site.network.outside);
     let _inner = site.dmz.serve("iperf3 -s", 5201);
@@ -272,7 +272,7 @@ fn assert_unsafe_is_dropped(site: &Site) {
     for target in ["192.0.2.80", "2001:db8:e::80"] {
         assert!(!client.output(&format!("ping -c 1 -W 1 {target}")).status.success());
     }
-    // Nobody outside begins a connection to a client, or to another port of a server.
+    // No outside host can open a connection to a client, or to another port of a server.
     let _hidden = web(&site.network, client, 443);
     world.ip("route add 10.1.0.0/24 via 203.0.113.254");
     for url in ["http://10.1.0.1:443/", "http://[2001:db8:1::1]:443/", "http://198.51.100.1:5201/"] {
@@ -281,7 +281,7 @@ fn assert_unsafe_is_dropped(site: &Site) {
     assert_eq!(get(&site.dmz, "-m 2", "http://10.1.0.1:443/").status.code(), Some(28));
 }
 
-/// A program that ends its flows, and others beside it that go on.
+/// A program that ends its flows, while other flows continue.
 #[test]
 fn squid_is_killed_and_started_again_while_other_flows_go_on() {
     let _alone = alone();
@@ -319,7 +319,7 @@ fn squid_is_killed_and_started_again_while_other_flows_go_on() {
     let said: Value = serde_json::from_slice(&load.stdout).unwrap();
     assert!(load.status.success() && said["error"].is_null(), "{said}");
     let report = rivulet.end();
-    let node = &report["nodes"]["squid"];
+    let node = &report["programs"]["squid"];
     assert_eq!((&node["restarts"], &node["last_end"]), (&1.into(), &"signal 9".into()));
     assert!(count(&node["dropped"]) > 0, "{node}");
     assert_eq!(report["drops"], serde_json::json!({ "node-down": node["dropped"] }));

@@ -1,4 +1,4 @@
-//! Tasks that go on during a test.
+//! Tasks that run during a test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! Functions at the edge of a site: two of them at the ends of a link, and those that block floods
-//! and tricks.
+//! Functions at the edge of a site: two at the ends of a link, and functions that block floods and
+//! tricks.
 
 use std::fs;
 

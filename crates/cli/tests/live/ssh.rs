@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::net::{Host, Network, Server, wait_until};
 use crate::repeated::Repeated;
 
-/// Options of `ssh`, `scp` and `sftp`: keys of their own, and nothing of the user who runs the
-/// test.
+/// Returns options of `ssh`, `scp` and `sftp`: keys of their own, and nothing of the user who runs
+/// the test.
 pub fn ssh_options(network: &Network, port_option: &str, port: u16) -> String {
     format!(
         "-F /dev/null -i {} -o IdentitiesOnly=yes -o BatchMode=yes -o StrictHostKeyChecking=accept-new \
@@ -77,7 +77,7 @@ impl Session {
     }
 }
 
-/// A session in which lines are typed until it is stopped.
+/// A session that types lines until it is stopped.
 pub struct Typing(Repeated<(Session, u32)>);
 
 impl Typing {

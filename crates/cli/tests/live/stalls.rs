@@ -26,7 +26,7 @@ const LONG_NS: u64 = 50_000_000;
 /// Long delays closer than this are one stall.
 const APART_NS: u64 = 500_000_000;
 
-/// Something that happens, or not, while traffic goes on.
+/// Something that happens, or not, under traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
     Nothing,

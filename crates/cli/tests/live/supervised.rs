@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::externals::{alone, kill, processes, routed};
 use crate::net::{Network, Rivulet, wait_until};
 
-/// A policy with a program between two ports: a shell that executes this script.
+/// Returns a policy with a program between two ports: a shell that executes this script.
 fn policy(network: &Network, script: &str) -> String {
     let path = network.path("program.sh");
     fs::write(&path, script).unwrap();
@@ -32,11 +32,11 @@ fn output_of_a_program_is_limited_and_escaped() {
     rivulet.wait_for_line("box: one\\u{1b}]0;two\\u{7}\\rrivulet: forged\\u{0}end");
     rivulet.wait_for_line(&format!("box: {}", "a".repeat(1_024)));
     rivulet.wait_for_line("rivulet: box: it writes more");
-    // The log goes on, and so do packets.
+    // The log continues, and packets still pass.
     rivulet.wait_for_line("box: done");
     network.inside.ping("-c 2 -i 0.05 -W 2 203.0.113.2");
     let report = rivulet.end();
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     assert_eq!(node["lines_cut"], 1, "{node}");
     assert!(node["lines_dropped"].as_u64().unwrap() > 190_000, "{node}");
 }
@@ -45,7 +45,7 @@ fn output_of_a_program_is_limited_and_escaped() {
 fn processes_of_killed_supervisors_end_at_the_next_start() {
     let _alone = alone();
     let Some(network) = routed() else { return };
-    // Sessions of their own, one that ignores signals, and one without its environment.
+    // Sessions of their own: three that ignore signals, and one without its environment.
     let name = network.middle.name().to_owned();
     let script = format!(
         "for i in 1 2 3; do setsid sh -c 'trap \"\" TERM HUP; sleep 600; : {name}' & done

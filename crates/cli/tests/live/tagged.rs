@@ -13,7 +13,7 @@ NAT translate { external: [203.0.113.1] };
 pipelet { inside <-> translate <-> outside; }
 ";
 
-/// Sends tagged ARP and echo requests to the router and to the host behind it, and prints the
+/// Sends tagged ARP and echo requests to the router and to the host beyond it, and prints the
 /// answers without their tags. Frames are built by hand, as not every kernel has VLAN interfaces.
 const ASK: &str = r#"
 import socket, struct, sys, time

@@ -99,7 +99,7 @@ fn frame(from_client: bool, protocol: u8, number: u16, body: &[u8]) -> Vec<u8> {
     [&[0; 6], &[2, 7, 0, 0, 0, if from_client { 1 } else { 2 }], &[8, 0][..], &header, body].concat()
 }
 
-/// RFC 1071.
+/// Returns the checksum of RFC 1071.
 fn checksum(bytes: &[u8]) -> u16 {
     let word = |pair: &[u8]| u32::from(pair[0]) << 8 | pair.get(1).map_or(0, |&low| u32::from(low));
     let mut sum: u32 = bytes.chunks(2).map(word).sum();

@@ -42,7 +42,7 @@ enum Carrier {
     Geneve,
 }
 
-/// Bytes of a Geneve frame before and behind the option's data.
+/// Offsets of the option's data in a Geneve frame.
 const DATA: std::ops::Range<usize> = 54..58;
 
 impl Carrier {
@@ -85,13 +85,13 @@ impl Carrier {
         frame
     }
 
-    /// A tag with a bit that no attribute has.
+    /// Returns a tag with a bit that no attribute has.
     fn bad(self) -> u32 {
         if self == Carrier::Vlan { 0x800 } else { 0x8000_0000 }
     }
 }
 
-/// Tags by the side that they came from, and how many packets had them.
+/// Number of packets by the tag and its side of origin.
 type SeenTags = Arc<Mutex<BTreeMap<(&'static str, u32), u32>>>;
 
 /// A program between two memif ports, on a thread of this process.
@@ -205,7 +205,7 @@ fn check(carrier: Carrier, name: &str) {
     let seen = program.end();
     let tags: Vec<(&str, u32)> = seen.keys().copied().collect();
     assert_eq!(tags, [("from inside", 0), ("from inside", SAFE), ("from outside", 0)], "{seen:?}");
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     let count = |name: &str| node[name].as_u64().unwrap();
     assert!(count("untagged") > 0 && count("bad_tags") > 0, "{node}");
     let functions = report["functions"].as_array().unwrap();
@@ -281,7 +281,7 @@ fn bridge_filters_by_attributes() {
     });
     network.inside.ping("-c 3 -i 0.05 -W 2 10.7.0.2");
     let report = rivulet.end();
-    let node = &report["nodes"]["box"];
+    let node = &report["programs"]["box"];
     // The bridge itself sends a few frames, which have no tags.
     assert!(node["untagged"].as_u64().unwrap() < 20 && node["bad_tags"] == 0, "{node}");
     let functions = report["functions"].as_array().unwrap();

@@ -96,7 +96,7 @@ pipelet {{ inside <-> watch <-> site <-> outside; }}
     }
 }
 
-/// Outer addresses of Rivulet and of the kernel.
+/// Returns the outer addresses of Rivulet and of the kernel.
 fn addresses(version: u8) -> [&'static str; 2] {
     if version == 4 { ["203.0.113.1", "203.0.113.2"] } else { ["fd08::254", "fd08::2"] }
 }
@@ -142,7 +142,7 @@ fn the_kernel_is_the_other_end(io: Io, version: u8) {
     }
 }
 
-/// Returns the frames of a capture in which tshark finds a wrong header or checksum.
+/// Returns the frames of a capture with a header or checksum that is wrong for tshark.
 fn unsound(network: &Network, name: &str) -> String {
     let wrong =
         "ip.checksum.status == 0 or tcp.checksum.status == 0 or udp.checksum.status == 0 or _ws.malformed";

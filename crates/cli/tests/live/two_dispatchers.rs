@@ -126,7 +126,7 @@ impl TwoDispatchers {
     }
 
     /// Ends all processes, and returns the dispatchers' reports. They must account for every packet
-    /// that came in at the ports, and agree with the reports of all units, and with the kernel.
+    /// received at the ports, and agree with the reports of all units, and with the kernel.
     pub fn end(self, mut units: Vec<UnitHost>) -> [Value; 2] {
         cut(&self.network);
         let reports = self.dispatchers.map(Rivulet::end);
@@ -142,8 +142,8 @@ impl TwoDispatchers {
             reports.iter().map(|report| names.iter().map(|name| report[name].clone()).collect()).collect()
         };
         let all = [counts(&reports), counts(&of_units)];
-        // Units have sent what dispatchers have sent, except frames that are not IP, and what came
-        // to a dispatcher that had not run for a while.
+        // Units have sent the packets that dispatchers have sent, except frames that are not IP,
+        // and packets that arrived at a stalled dispatcher.
         let (not_ip, sent) = (sum(&reports, "/not_ip_passed"), sum(&reports, "/packets_out"));
         let of_units_and_ports = sum(&of_units, "/packets_out") + not_ip;
         let stalled = sum(&reports, "/drops/process-stalled");
@@ -174,9 +174,9 @@ impl TwoDispatchers {
     }
 }
 
-/// Packets to 10.7.0.2 go by the first dispatcher, those to 10.7.0.3 and to the balanced service by
-/// the second one; packets back go by the other one, or by the same, as their external address
-/// says.
+/// Spreads traffic: packets to 10.7.0.2 go by the first dispatcher, packets to 10.7.0.3 and to the
+/// balanced service by the second one; packets back go by the other one, or by the same, as their
+/// external address says.
 fn spread(network: &Network) {
     let (inside, outside) = ("02:07:00:00:00:01", "02:07:00:00:00:02");
     for end in [&network.inside, &network.outside] {

@@ -1,6 +1,6 @@
 //! Addresses of a cluster's hosts: the middle joins networks, one for each other host.
 
-/// The kind of addresses by which the hosts of a cluster reach each other.
+/// The kind of addresses between the hosts of a cluster.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Underlay {
     #[default]
@@ -26,13 +26,13 @@ impl Underlay {
         }
     }
 
-    /// The same with the length of the network's prefix.
+    /// Returns the same with the length of the network's prefix.
     pub fn interface(self, network: usize, host: u8) -> String {
         let length = if self == Underlay::Ipv6 { 64 } else { 24 };
         format!("{}/{length}", self.host(network, host))
     }
 
-    /// The same with a port, as a URL or a configuration has it.
+    /// Returns the same with a port, as a URL or a configuration has it.
     pub fn socket(self, network: usize, host: u8, port: u16) -> String {
         match self {
             Underlay::Ipv6 => format!("[{}]:{port}", self.host(network, host)),
@@ -40,7 +40,7 @@ impl Underlay {
         }
     }
 
-    /// Returns the kernel's setting by which the middle passes packets between networks.
+    /// Returns the kernel's setting that makes the middle forward packets between networks.
     pub fn forwarding(self) -> &'static str {
         match self {
             Underlay::Ipv6 => "net.ipv6.conf.all.forwarding",

@@ -16,7 +16,7 @@ fn links_follow_hosts_to_other_addresses() {
     let Some(mut network) = Network::new(Io::PacketSocket) else { return };
     network.underlay = Underlay::Names;
     let units = start_units(&network, POLICY, false);
-    // The first address of a name is one that nobody has.
+    // The first address of a name belongs to no host.
     network.middle.ip("addr add fd09:2::1/64 dev u2 nodad");
     network.middle.set_names("10.9.1.2 u1.test\nfd09:2::9 u2.test\n10.9.2.2 u2.test\n10.9.3.2 u3.test\n");
     let up = network.up(POLICY, "--cluster dispatcher.toml --mode flow --assign round-robin --api api.sock");

@@ -37,7 +37,7 @@ pipelet outbound { lan <-> nat <-> wan; }
 /// The router's ports on the interfaces of the middle.
 const ZONES: [&str; 3] = ["lan=inside", "dmz=dmz", "wan=outside"];
 
-/// A site with its servers, and hosts of the Internet: 192.0.2.80 and fd04::80 are behind the
+/// A site with its servers, and hosts of the Internet: 192.0.2.80 and fd04::80 are beyond the
 /// gateway 203.0.113.2 and fd03::2, which has a route to the servers.
 struct Site {
     network: Network,
@@ -84,7 +84,7 @@ impl Site {
     }
 }
 
-/// Asks a web server, which must answer.
+/// Sends a request to a web server, which must answer.
 fn ask(host: &Host, url: &str) {
     host.run(&format!("curl -sS -m 10 -o /dev/null {url}"));
 }
@@ -213,7 +213,7 @@ fn each_port_answers_for_its_own_addresses(io: Io) {
     let Some(site) = Site::new(io) else { return };
     let rivulet = site.up();
     let (client, server, world) = (&site.network.inside, &site.dmz, &site.network.outside);
-    // Those of the port itself, and of the ports behind it.
+    // Addresses of the port itself, and of the ports beyond it.
     for (host, targets) in [
         (client, &["10.1.0.254", "fd01::fe", "198.51.100.254", "fd02::fe", "203.0.113.254", "fd03::fe"][..]),
         (server, &["198.51.100.254", "fd02::fe", "10.1.0.254", "fd01::fe", "203.0.113.254"]),
@@ -275,7 +275,7 @@ fn networks_behind_a_router_are_reached_by_routes(io: Io) {
     rivulet.end();
 }
 
-/// `rivulet policy graph --connect` against the program that runs the policy.
+/// Compares `rivulet policy graph --connect` with the program that runs the policy.
 fn live_rates_stand_beside_edges(io: Io) {
     let Some(site) = Site::new(io) else { return };
     let rivulet = site.up_with(POLICY, "--metrics 127.0.0.1:9600");

@@ -116,8 +116,8 @@ fn read_again(capture: &Capture, outcome: &Outcome) {
     assert!(reader.next().unwrap().is_none(), "{}", capture.name);
 }
 
-/// The output on units is the same in every mode. Records of flows' ends are in each unit's own
-/// order.
+/// Asserts that the output on units is the same in every mode. Records of flows' ends are in each
+/// unit's own order.
 fn same_on_units(policy: &str, capture: &Capture, first: &Outcome) {
     for mode in [Granularity::Flowlet, Granularity::Packet] {
         let config =
@@ -179,8 +179,8 @@ fn same_on_threads(policy: &str, capture: &Capture, first: &Outcome) {
     assert!(other_lost <= first_lost, "{} on threads: {other_lost} datagrams lost", capture.name);
 }
 
-/// The same input and seed give the same output byte for byte. One packet at a time, only the order
-/// across flows may differ.
+/// Asserts that the same input and seed give the same output byte for byte. One packet at a time,
+/// only the order across flows may differ.
 fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
     let second = run(policy, &capture.records, runtime::BATCH);
     assert_eq!(first.lasting_report(), second.lasting_report(), "{}", capture.name);
@@ -196,7 +196,7 @@ fn same_again(policy: &str, capture: &Capture, first: &Outcome) {
     assert!(by_time(first) == by_time(&single), "{}: flow reports differ one by one", capture.name);
 }
 
-/// The fast path gives the same output and counts as the slow path (B4).
+/// Asserts that the fast path gives the same output and counts as the slow path (B4).
 fn same_walking(policy: &str, capture: &Capture, first: &Outcome) {
     let walking = policy.replace("settings { ", "settings { consolidate: false, ");
     assert_ne!(walking, policy);
@@ -279,7 +279,7 @@ fn every_capture_through_a_redundancy_meter() {
     each(Kind::Redundancy);
 }
 
-/// SpeedyBox's first real chain (B34), all of which can be consolidated.
+/// SpeedyBox's first real chain (B34); all of it can be consolidated.
 #[test]
 fn every_capture_through_a_consolidated_graph() {
     each(Kind::Graph);

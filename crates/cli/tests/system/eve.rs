@@ -32,34 +32,32 @@ alert tls any any -> any any (msg:"certificate"; tls.cert_subject; content:"CN";
 alert icmp any any -> any any (msg:"ping"; itype:8; sid:7;)
 "#;
 
-/// Each kind of event, and alerts of each form.
-const POLICY: &str = r#"
-Port<0> inside;
-Port<1> outside;
-settings { flows: 128k, seed: 7 };
-Ids i { rules: file("i.rules"), mode: detect, events: [dns, tls] };
-HTTP h { anomalies: alert };
-Monitor m;
+/// Functions that Suricata lacks, with events and alerts of each other form.
+const OTHERS: &str = r#"
 Firewall f { tcp: loose, rules: "allow any from any to any log as \"all\"" };
 RedundancyMeter r { window: 16, sample: 64, events_from: 1B };
 NAT n { external: [198.18.0.1-198.18.0.4], untranslated: pass, tcp_opens_with: any, log: mappings,
         events: [sessions, mappings] };
-pipelet { inside <-> i <-> h <-> m <-> f <-> r <-> n <-> outside; }
 "#;
 
-/// The functions that Suricata has, too.
-const INSPECTING: &str = r#"
+/// Returns a policy with the functions that Suricata has, too, then `others` on this path.
+fn policy(others: &str, path: &str) -> String {
+    format!(
+        r#"
 Port<0> inside;
 Port<1> outside;
-settings { flows: 128k, seed: 7 };
-Ids i { rules: file("i.rules"), mode: detect, events: [dns, tls] };
-HTTP h { anomalies: alert };
+settings {{ flows: 128k, seed: 7 }};
+Ids i {{ rules: file("i.rules"), mode: detect, events: [dns, tls] }};
+HTTP h {{ anomalies: alert }};
 Monitor m;
-pipelet { inside <-> i <-> h <-> m <-> outside; }
-"#;
+{others}
+pipelet {{ inside <-> i <-> h <-> m {path}<-> outside; }}
+"#
+    )
+}
 
-/// Fields that we write beside the object `rivulet`, with their types. All are in the schema of
-/// Suricata 7.0.10 but for those of [`BEYOND_SCHEMA`]. Items of arrays have their array's path.
+/// Fields outside the object `rivulet`, with their types. All except [`BEYOND_SCHEMA`] are in the
+/// schema of Suricata 7.0.10. Items of arrays have their array's path.
 const FIELDS: &str = "
     timestamp string, flow_id number, pcap_cnt number, in_iface string, event_type string, vlan number,
     src_ip string, src_port number, dest_ip string, dest_port number, proto string, tx_id number,
@@ -212,7 +210,7 @@ fn fields_of_our_own_are_in_one_object() {
     let schema = schema();
     for name in CAPTURES {
         let Some(capture) = traces::one(name) else { return };
-        for event in place.ours(POLICY, &capture) {
+        for event in place.ours(&policy(OTHERS, "<-> f <-> r <-> n "), &capture) {
             let mut seen = BTreeSet::new();
             walk("", &shared(&event), &mut seen);
             let unknown: Vec<_> = seen.difference(&known).collect();
@@ -325,8 +323,8 @@ fn by(events: &[Value], kind: &str, fields: &[&str]) -> BTreeMap<String, Flat> {
 
 const ENDS: [&str; 5] = ["proto", "src_ip", "src_port", "dest_ip", "dest_port"];
 
-/// Kinds of events, the fields that distinguish two of a kind beside the ends, and those of
-/// Suricata's that differ; docs/alerts.md has the reasons.
+/// Kinds of events, the fields that distinguish two of a kind in addition to the ends, and the
+/// fields that differ from Suricata's; docs/alerts.md has the reasons.
 const KINDS: [(&str, &[&str], &[&str]); 5] = [
     ("dns", &["dns.type", "dns.id"], &["dns.answers", "dns.authorities", "dns.grouped."]),
     ("http", &["http.url"], &["timestamp", "pcap_cnt", "tx_id"]),
@@ -352,9 +350,9 @@ const KINDS: [(&str, &[&str], &[&str]); 5] = [
     ),
 ];
 
-/// Returns the fields of Suricata's event in which ours differs.
+/// Returns the fields that differ between our event and Suricata's.
 fn differing(kind: &str, ours: &Flat, theirs: &Flat, except: &[&str]) -> Vec<String> {
-    // TCP whose beginning was not seen is no connection for Suricata, and answers alone are no DNS.
+    // TCP without a visible beginning is no connection for Suricata, and answers alone are no DNS.
     let is_followed = theirs.get("flow.state").is_none_or(|state| state != "new" || ours["proto"] != "TCP")
         && !["failed", "quic"].iter().any(|other| theirs.get("app_proto").is_some_and(|app| app == other));
     let is_compared = |path: &str, value: &Value| match path {
@@ -381,7 +379,7 @@ fn events_are_those_of_suricata() {
     // The others have fragments, tunnels, and answers without queries.
     for name in CAPTURES.into_iter().filter(|name| !name.contains("edns")) {
         let Some(capture) = traces::one(name) else { return };
-        let (ours, theirs) = (place.ours(INSPECTING, &capture), place.suricatas(&capture));
+        let (ours, theirs) = (place.ours(&policy("", ""), &capture), place.suricatas(&capture));
         for (kind, fields, except) in KINDS {
             let fields = [&ENDS[..], fields].concat();
             let (ours, theirs) = (by(&ours, kind, &fields), by(&theirs, kind, &fields));
@@ -407,7 +405,8 @@ fn events_are_those_of_suricata() {
     }
 }
 
-/// Suricata counts the bytes of frames: link layers and, of short packets, padding.
+/// Compares byte counts. Suricata counts the bytes of frames: link layers and, of short packets,
+/// padding.
 fn check_bytes(ours: &Flat, theirs: &Flat) {
     for side in ["toserver", "toclient"] {
         let of = |flat: &Flat, what: &str| flat[&format!("flow.{what}_{side}")].as_u64().unwrap();

@@ -10,7 +10,7 @@ use crate::traces::Recorded;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// A policy with one function between two ports.
+/// Returns a policy with one function between two ports.
 fn policy(function: &str, settings: &str) -> String {
     format!(
         "Port<0> inside {{ prefixes: 10.0.0.0/8 }};\nPort<1> outside;\nsettings {{ seed: 3, {settings} }};\n\

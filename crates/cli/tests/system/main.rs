@@ -1,9 +1,9 @@
 //! The whole system, over foreign captures and at its limits.
 //!
 //! Everything goes through the text of a policy, as an operator would write it. The captures are in
-//! `shared/traces` beside the workspace, or `$RIVULET_SHARED/traces`. Without them, or without a
-//! tool, a test prints `SKIPPED` and passes, except where `CI=true`.
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test that cannot go on has failed.
+//! `shared/traces` next to the workspace, or in `$RIVULET_SHARED/traces`. Without them, or without
+//! a tool, a test prints `SKIPPED` and passes, except where `CI=true`.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // A test fails by panicking.
 
 #[path = "../../../applayer/tests/protocols/support/all_cores.rs"]
 mod all_cores;

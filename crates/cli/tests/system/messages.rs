@@ -109,7 +109,7 @@ fn agree(ours: &[Read], theirs: &[Message]) -> bool {
     !ours.iter().any(surplus) && theirs.next().is_none()
 }
 
-/// Describes the first message in which they differ.
+/// Describes the first differing message.
 fn difference(capture: &str, ends: Ends, ours: &[Read], theirs: &[Message]) -> String {
     let place = ours.iter().zip(theirs).take_while(|(ours, theirs)| ours.message == **theirs).count();
     let show = |message: Option<&Message>| match message {

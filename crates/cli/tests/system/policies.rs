@@ -170,7 +170,7 @@ fn nat(ends: &Ends) -> String {
     )
 }
 
-/// A load balancer whose services are the first receivers.
+/// Returns a load balancer with the first receivers as its services.
 fn balancer(ends: &Ends, name: &str, mode: &str) -> String {
     let mut services = Vec::new();
     if let Some((_, to)) = ends.v4 {

@@ -129,9 +129,9 @@ const EXCEPTIONS: [(&str, &str); 16] = [
 const PPPOE: &str = "the IP header of a packet is longer than its PPPoE header";
 const OFFLOADED: &str = "a packet's IP header has no length, and it uses that of the frame";
 
-/// Maximum number of streams of which we have only the beginning. Their captures lack the
-/// acknowledgments of damaged segments, of segments joined by hardware, or of data after a reset,
-/// without which these do not count.
+/// Maximum number of streams with only the beginning here. Their captures lack the acknowledgments
+/// of damaged segments, of segments joined by hardware, or of data after a reset, without which
+/// these do not count.
 const BEGINNINGS_MAX: usize = 24;
 
 #[test]

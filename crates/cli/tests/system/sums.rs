@@ -180,7 +180,8 @@ fn ipv6(packet: &[u8], found: &mut Vec<(&'static str, Sum)>, depth: usize) {
     );
 }
 
-/// `pseudo` is the sum of the addresses, if all that the checksum covers is present.
+/// Adds the checksums of a transport's packet. `pseudo` is the sum of the addresses, if all that
+/// the checksum covers is present.
 fn transport(
     protocol: u8,
     body: &[u8],
@@ -220,7 +221,7 @@ fn total(start: u32, bytes: &[u8]) -> u32 {
     words.fold(start, |sum, word| ((sum + word) & 0xffff) + ((sum + word) >> 16))
 }
 
-/// RFC 1071: including the checksum, the covered words sum to all ones.
+/// Judges a sum by RFC 1071: including the checksum, the covered words sum to all ones.
 fn right(total: u32) -> Sum {
     let folded = (total & 0xffff) + (total >> 16);
     if (folded & 0xffff) + (folded >> 16) == 0xffff { Sum::Right } else { Sum::Wrong }

@@ -77,8 +77,8 @@ const PROTOCOLS: [&str; 29] = [
     "_ws.short",
 ];
 
-/// Creates a configuration for tshark in which all other protocols are off: payloads are not
-/// compared, and dissecting them is slow.
+/// Creates a configuration for tshark with all other protocols off: payloads are not compared, and
+/// dissecting them is slow.
 fn settings() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let output = Command::new("tshark").args(["-G", "protocols"]).output().unwrap();

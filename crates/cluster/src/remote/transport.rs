@@ -139,7 +139,7 @@ impl<N: Network> Fleet for RemoteUnits<N> {
             self.peers.transmit();
             self.part_from_others();
             self.show_status();
-            self.local.graph.part();
+            self.local.graph.sharing().part();
         }
         has_finished
     }

@@ -13,20 +13,20 @@ pub(super) fn carries(frame: &[u8], kind: MessageKind) -> bool {
         ArrivedFrame::Packet(packet) => {
             kind == MessageKind::FirstPacket && packet.stamp.handover != Handover::None
         }
-        ArrivedFrame::Input(ToUnit::Message(_, message)) => match message {
-            FromDispatcher::Release { .. } => kind == MessageKind::Release,
-            FromDispatcher::Adopt { .. } => kind == MessageKind::Adopt,
-            FromDispatcher::Replicate { .. } => kind == MessageKind::Copy,
-            FromDispatcher::End { .. } | FromDispatcher::Drain => false,
-        },
-        ArrivedFrame::Peer { message, .. } => match message {
-            FromPeer::Pull { .. } => kind == MessageKind::Pull,
-            FromPeer::State { .. } | FromPeer::Changes { .. } => kind == MessageKind::State,
-            FromPeer::StateAck { .. } => kind == MessageKind::StateAck,
-            FromPeer::Replicate { .. } => kind == MessageKind::Replicate,
-            FromPeer::Delta { .. } => kind == MessageKind::Delta,
-            FromPeer::NeedFull { .. } | FromPeer::End { .. } | FromPeer::Refuse { .. } => false,
-        },
+        ArrivedFrame::Input(ToUnit::Message(_, message)) => matches!(
+            (kind, message),
+            (MessageKind::Release, FromDispatcher::Release { .. })
+                | (MessageKind::Adopt, FromDispatcher::Adopt { .. })
+                | (MessageKind::Copy, FromDispatcher::Replicate { .. })
+        ),
+        ArrivedFrame::Peer { message, .. } => matches!(
+            (kind, message),
+            (MessageKind::Pull, FromPeer::Pull { .. })
+                | (MessageKind::State, FromPeer::State { .. } | FromPeer::Changes { .. })
+                | (MessageKind::StateAck, FromPeer::StateAck { .. })
+                | (MessageKind::Replicate, FromPeer::Replicate { .. })
+                | (MessageKind::Delta, FromPeer::Delta { .. })
+        ),
         ArrivedFrame::Report(report, ..) => {
             let has_arrived = || report.messages.iter().any(|said| matches!(said, FromUnit::Arrived { .. }));
             kind == MessageKind::Arrived && has_arrived()

@@ -371,7 +371,7 @@ impl Running {
             let mut context = self.others.take_context();
             context.is_complete |= !report.is_progress();
             for (_, alias) in &mut report.aliases {
-                alias.key = self.end.graph().alias_to_send(alias.key);
+                alias.key = self.end.graph().flows().alias_to_send(alias.key);
             }
             // Output waits for the reports that it depends on, not for that of other flows.
             let stream = if context.is_complete { ORDERED } else { ASIDE };

@@ -1,10 +1,9 @@
 //! The first frames of a link: who is there, and whether both fit together.
 
 use protocol::message::UnitId;
+use protocol::wire::{FrameError, Reader, Wire, put_sized};
 
-use super::messages::read_flag;
-use super::reader::{FrameError, Reader, put, put_sized};
-use super::{VERSION, VERSION_MIN};
+use super::{VERSION, VERSION_MIN, put};
 use crate::policies::NumberedDigest;
 
 /// The first frame of each end of a link.
@@ -67,7 +66,7 @@ impl Assignment {
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Assignment, FrameError> {
         let (unit, seed, gap_ns) = (UnitId(from.u16()?), from.u64()?, from.u64()?);
-        Ok(Assignment { unit, seed, gap_ns, copies: from.u8()?, deltas: read_flag(from)? })
+        Ok(Assignment { unit, seed, gap_ns, copies: from.u8()?, deltas: bool::read(from)? })
     }
 }
 

@@ -3,9 +3,10 @@
 use graph::Graph;
 use packet::DropReason;
 use protocol::unit::Counters;
+use protocol::wire::{FrameError, Reader, put_sized};
 use runtime::report::{FIGURES_MAX, Report};
 
-use super::reader::{FrameError, Reader, put, put_sized};
+use super::put;
 
 /// Counts of a unit for its dispatcher's report. The unit's own report has more.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,56 +2,18 @@
 
 use packet::{FlowKey, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Handover, Stamp, UnitId};
+use protocol::wire::{FrameError, Reader, Wire, put_sized};
 use runtime::transport::{Mail, Passage, Return, ToUnit};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::control::{Assignment, Hello};
 use super::figures::{FigureChanges, UnitFigures};
-use super::messages::{
-    read_flag, read_from_dispatcher, read_from_peer, write_from_dispatcher, write_from_peer,
-};
+use super::kind;
 use super::packets::{ArrivedPacket, read_packet, write_packet};
 use super::policies::{PolicyFrame, read_policy_frame, read_texts, write_texts};
-use super::reader::{FrameError, Reader, put, put_sized};
+use super::put;
 use super::reports::{read_orders, read_report, write_orders, write_report};
 use crate::policies::{Digest, NumberedDigest, PolicyTexts};
-
-/// Kinds of frames.
-mod kind {
-    pub const HELLO: u8 = 0x01;
-    pub const TIME: u8 = 0x10;
-    pub const STEP: u8 = 0x11;
-    pub const ANSWER: u8 = 0x12;
-    pub const PACKET: u8 = 0x13;
-    pub const MESSAGE: u8 = 0x14;
-    pub const CONTROL: u8 = 0x15;
-    pub const FIGURES: u8 = 0x16;
-    pub const RESET: u8 = 0x17;
-    pub const RESUME: u8 = 0x18;
-    pub const FINISH: u8 = 0x19;
-    pub const UNITS: u8 = 0x1a;
-    pub const ASSIGN: u8 = 0x1b;
-    pub const STOPPED: u8 = 0x1c;
-    pub const POLICY: u8 = 0x1d;
-    pub const RENEW: u8 = 0x1e;
-    pub const RELAYED: u8 = 0x1f;
-    pub const REPORT: u8 = 0x20;
-    pub const OUTPUT: u8 = 0x21;
-    pub const FIGURES_OF_UNIT: u8 = 0x22;
-    pub const LEAVE: u8 = 0x23;
-    pub const POLICY_READ: u8 = 0x24;
-    pub const GONE: u8 = 0x25;
-    pub const RELAY: u8 = 0x26;
-    pub const PEER: u8 = 0x30;
-    pub const FORWARDED: u8 = 0x31;
-    pub const PASSED: u8 = 0x40;
-    pub const CLAIM: u8 = 0x41;
-    pub const GRANTED: u8 = 0x42;
-    pub const RELEASED: u8 = 0x43;
-    pub const PART: u8 = 0x70;
-    pub const TAKEN: u8 = 0x6c;
-    pub const FIGURES_CHANGED: u8 = 0x6d;
-}
 
 /// A frame as it arrived.
 pub enum ArrivedFrame<'a> {
@@ -89,7 +51,7 @@ pub enum ArrivedFrame<'a> {
     PolicyRead {
         /// The digest that came with it; zeros of a version before.
         asked: Digest,
-        /// Its digest, or the reason for which the sender cannot run it.
+        /// Its digest, or the reason why the sender cannot run it.
         read: Result<Digest, String>,
     },
     /// The sender has given its flows away, and ends the link.
@@ -131,12 +93,12 @@ pub enum ArrivedFrame<'a> {
 /// flow's packets leave in order although two units have processed them.
 pub type PriorReport = (UnitId, u64);
 
-/// The other units, as far as a report depends on them.
+/// The other units on which a report depends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportContext {
     /// Reports of other units that must take effect before.
     pub priors: Vec<PriorReport>,
-    /// Packets that the unit has forwarded and received so far, by the other unit: those that have
+    /// Packets that the unit has forwarded and received so far, by the other unit, if they have
     /// changed since the report before.
     pub forwards: Vec<(UnitId, ForwardCounts)>,
     /// The report arrives after all output that was sent before it. Otherwise, some of that output
@@ -220,7 +182,7 @@ pub fn write_packet_input(out: &mut Vec<u8>, stamp: &Stamp, packet: &Packet) {
 fn write_message(out: &mut Vec<u8>, now_ns: u64, message: &FromDispatcher) {
     out.push(kind::MESSAGE);
     put!(out, now_ns);
-    write_from_dispatcher(out, message);
+    message.write(out);
 }
 
 /// Appends the assignment of a node.
@@ -323,7 +285,7 @@ pub fn write_mail(out: &mut Vec<u8>, mail: &Mail, through: u64, now_ns: u64) {
         Mail::Message(from, message) => {
             out.push(kind::PEER);
             put!(out, from.0, through);
-            write_from_peer(out, message);
+            message.write(out);
             put!(out, now_ns);
         }
         Mail::Packet(stamp, packet) => {
@@ -450,10 +412,10 @@ pub fn read_frame(
         }
         kind::GRANTED => return Ok(ArrivedFrame::Granted(from.u64()?)),
         kind::RELEASED => return Ok(ArrivedFrame::Released(read_key(&mut from)?)),
-        kind::TAKEN => return Ok(ArrivedFrame::Taken(from.u64()?, read_flag(&mut from)?)),
+        kind::TAKEN => return Ok(ArrivedFrame::Taken(from.u64()?, bool::read(&mut from)?)),
         kind::PEER => {
             let (unit, through) = (UnitId(from.u16()?), from.u64()?);
-            let message = read_from_peer(&mut from)?;
+            let message = FromPeer::read(&mut from)?;
             // Earlier versions have no time.
             let now_ns = if from.is_empty() { 0 } else { from.u64()? };
             return Ok(ArrivedFrame::Peer { unit, message, through, now_ns });
@@ -464,7 +426,7 @@ pub fn read_frame(
         kind::TIME => ToUnit::Time(from.u64()?),
         kind::STEP => ToUnit::Step(from.u64()?),
         kind::ANSWER => ToUnit::Answer,
-        kind::MESSAGE => ToUnit::Message(from.u64()?, read_from_dispatcher(&mut from)?),
+        kind::MESSAGE => ToUnit::Message(from.u64()?, FromDispatcher::read(&mut from)?),
         kind::CONTROL => ToUnit::Control(from.u32()? as usize, from.text()?.into()),
         kind::FIGURES => ToUnit::Figures,
         kind::RESET => ToUnit::Reset,
@@ -480,7 +442,7 @@ pub fn read_frame(
 
 fn read_forward(from: &mut Reader<'_>) -> Result<(UnitId, ForwardCounts), FrameError> {
     let unit = UnitId(from.u16()?);
-    let counts = ForwardCounts { sent: from.u64()?, received: from.u64()?, is_cut: read_flag(from)? };
+    let counts = ForwardCounts { sent: from.u64()?, received: from.u64()?, is_cut: bool::read(from)? };
     Ok((unit, counts))
 }
 

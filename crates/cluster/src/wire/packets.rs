@@ -18,10 +18,11 @@ use graph::Graph;
 use packet::wire::geneve;
 use packet::{FlowKey, LinkType, Packet, PacketClass, PacketPool, Side};
 use protocol::message::Stamp;
+use protocol::wire::{FrameError, Reader};
 use zerocopy::big_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::reader::{FrameError, Reader, put};
+use super::put;
 use super::stamps::{ShortStamp, StampForm, put_stamp, read_stamp};
 
 /// The class of our options: one of those for experiments (RFC 8926, 7.3).
@@ -34,7 +35,7 @@ const KEY: u8 = 3;
 const WIRE_LEN: u8 = 4;
 /// Transparent Ethernet bridging, as an EtherType.
 const ETHERNET: u16 = 0x6558;
-/// The bits of the network identifier behind the port.
+/// The bits of the network identifier after the port.
 const OUTSIDE: u8 = 0x80;
 const OTHER_LINK: u8 = 0x40;
 

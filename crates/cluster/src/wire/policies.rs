@@ -1,18 +1,9 @@
 //! Frames about policies: how dispatchers agree on one, and how older nodes get it.
 
-use super::reader::{FrameError, Reader, put, put_sized};
-use crate::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
+use protocol::wire::{FrameError, Reader, put_sized};
 
-/// Kinds of these frames.
-pub(super) mod kind {
-    pub const PROPOSE: u8 = 0x60;
-    pub const PROPOSED: u8 = 0x61;
-    pub const COMMIT: u8 = 0x62;
-    pub const ABORT: u8 = 0x63;
-    pub const WANTED: u8 = 0x64;
-    pub const PRESENT: u8 = 0x65;
-    pub const RUNS: u8 = 0x66;
-}
+use super::{kind, put};
+use crate::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 
 /// A frame about policies.
 #[derive(Clone, Debug, PartialEq, Eq)]

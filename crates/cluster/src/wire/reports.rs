@@ -1,18 +1,18 @@
 //! Reports of units to their dispatchers.
 //!
-//! A report is a frame with the number of packets that leave, and a frame for each of these behind
+//! A report is a frame with the number of packets that leave, and a frame for each of these after
 //! it: so none is longer than a link takes.
 
 use graph::Datagram;
 use packet::{FlowKey, LinkType, Packet, Side};
-use protocol::message::UnitId;
+use protocol::message::{FlowId, FromUnit, UnitId};
 use protocol::unit::FlowAlias;
+use protocol::wire::{FrameError, Reader, Wire};
 use runtime::transport::Return;
 use zerocopy::big_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::messages::{put_flow, read_flag, read_flow, read_from_unit, write_from_unit};
-use super::reader::{FrameError, Reader, put};
+use super::put;
 
 /// Bits of the first byte.
 const READY: u8 = 1;
@@ -38,7 +38,7 @@ pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
     put!(out, report.unit.0, report.lost, report.through, report.due_ns);
     put!(out, report.aliases.len() as u32);
     for (flow, alias) in &report.aliases {
-        put_flow(out, *flow);
+        flow.write(out);
         out.extend_from_slice(alias.key.as_bytes());
     }
     put!(out, report.fragments.len() as u32);
@@ -52,7 +52,7 @@ pub(super) fn write_report(out: &mut Vec<u8>, report: &Return) {
         out.extend_from_slice(key.as_bytes());
     }
     put!(out, report.messages.len() as u32);
-    report.messages.iter().for_each(|message| write_from_unit(out, message));
+    report.messages.iter().for_each(|message| message.write(out));
 }
 
 /// Appends the orders of the ends of aliases, which a report begins without.
@@ -92,18 +92,18 @@ pub(super) fn read_report(
         ..Return::default()
     };
     for _ in 0..from.count(8 + KEY_LEN)? {
-        let (flow, key) = (read_flow(from)?, read_key(from)?);
+        let (flow, key) = (FlowId::read(from)?, read_key(from)?);
         report.aliases.push((flow, FlowAlias { key, hash: hash(&key), is_turned: None }));
     }
     for _ in 0..from.count(2 * KEY_LEN)? {
-        let (key, reversed, id, at_ns) = (read_key(from)?, read_flag(from)?, from.u32()?, from.u64()?);
-        let (has_passed, is_reversed) = (read_flag(from)?, read_flag(from)?);
+        let (key, reversed, id, at_ns) = (read_key(from)?, bool::read(from)?, from.u32()?, from.u64()?);
+        let (has_passed, is_reversed) = (bool::read(from)?, bool::read(from)?);
         let passed = (read_key(from)?, is_reversed);
         let datagram = Datagram::from_parts(key, reversed, id);
         report.fragments.push((datagram, has_passed.then_some(passed), at_ns));
     }
     for _ in 0..from.count(1)? {
-        report.messages.push(read_from_unit(from)?);
+        report.messages.push(FromUnit::read(from)?);
     }
     Ok(report)
 }

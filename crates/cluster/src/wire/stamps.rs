@@ -10,11 +10,11 @@
 //! nanoseconds; the receiver knows the rest from its clock, which the sender sets.
 
 use protocol::message::{FlowId, Handover, ReplicaTargets, Stamp, UnitId};
+use protocol::wire::{FrameError, Reader, Wire};
 use zerocopy::big_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::messages::{put_handover, read_flag, read_flow, read_handover};
-use super::reader::{FrameError, Reader, put};
+use super::put;
 
 /// The form of a stamp, as the type of its option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(super) fn put_stamp(out: &mut Vec<u8>, stamp: &Stamp, arrival_ns: u64) -> St
         return StampForm::Short;
     }
     put!(out, stamp.flow.index, stamp.flow.generation, stamp.epoch, stamp.seq, arrival_ns);
-    put_handover(out, stamp.handover);
+    stamp.handover.write(out);
     match &stamp.targets {
         None => out.push(NO_TARGETS),
         Some(targets) => {
@@ -101,12 +101,12 @@ pub(super) fn read_stamp(
     if form == StampForm::Short {
         return Ok(from.head::<ShortStamp>()?.read(now_ns));
     }
-    let (flow, epoch, seq, arrival_ns) = (read_flow(from)?, from.u32()?, from.u64()?, from.u64()?);
-    let handover = read_handover(from)?;
+    let (flow, epoch, seq, arrival_ns) = (FlowId::read(from)?, from.u32()?, from.u64()?, from.u64()?);
+    let handover = Handover::read(from)?;
     let targets = match from.u8()? {
         NO_TARGETS => None,
         count => {
-            let is_at_once = read_flag(from)?;
+            let is_at_once = bool::read(from)?;
             let mut targets = if count == ALL_TARGETS { ReplicaTargets::ALL } else { ReplicaTargets::NONE };
             for _ in 0..if count == ALL_TARGETS { 0 } else { count } {
                 if !targets.add(UnitId(from.u16()?)) {

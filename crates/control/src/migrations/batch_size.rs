@@ -8,8 +8,8 @@ const BATCH_MIN: usize = 16;
 /// The number with which a migration begins.
 const BATCH_FIRST: usize = 64;
 
-/// Time for the copies of a batch up to which the next one is larger, and beyond which it is
-/// smaller, in ns. In between links and units are as busy as they should be: packets share them.
+/// Times for the copies of a batch, in ns: the next batch is larger below the first, and smaller
+/// above the second. In between links and units are as busy as they should be: packets share them.
 const FAST_NS: u64 = 5_000_000;
 const SLOW_NS: u64 = 20_000_000;
 

@@ -14,10 +14,11 @@ use crate::filter::FlowFilter;
 use crate::problem::Problem;
 use crate::resources::MigrationState;
 
-/// Time in which units refuse states that they cannot take.
+/// Time after which units have refused states that they cannot take.
 const REFUSALS_AFTER: Duration = Duration::from_millis(100);
 
-/// Limit on the attempts to move a flow whose affinity group is moving, and the pause between two.
+/// Limit on the attempts to move a flow while its affinity group is moving, and the pause between
+/// two.
 const GROUP_ATTEMPTS: u32 = 20;
 const GROUP_MOVES: Duration = Duration::from_millis(20);
 
@@ -190,7 +191,7 @@ impl Course {
         selection.count.min(MIGRATION_FLOWS_MAX).saturating_sub(moved)
     }
 
-    /// Moves a batch. Flows whose affinity group is moving are tried again.
+    /// Moves a batch. Flows are tried again while their affinity group is moving.
     async fn move_batch(
         &mut self,
         batch: &mut Vec<FlowStatus>,
@@ -233,7 +234,7 @@ impl Course {
             progress.batch_size = self.batch_size.get() as u64;
         }
         for (target, to) in targets.iter_mut().zip(copied.to) {
-            // Of one that cannot move, the dispatcher says so once more.
+            // If the flow cannot move, the dispatcher reports that again.
             target.to = to.ok().or(target.to);
         }
         self.dispatcher.migrate(targets).await
@@ -275,7 +276,7 @@ impl Course {
         again
     }
 
-    /// Counts the flows whose state was refused: they are where they were.
+    /// Counts the flows with a refused state: they did not move.
     async fn count_refusals(&self) -> Result<(), Problem> {
         if self.migration.moved().is_empty() {
             return Ok(());

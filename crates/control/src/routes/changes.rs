@@ -121,7 +121,7 @@ impl Watch {
         self.pending.pop()
     }
 
-    /// Compares the resources with those that the client knows.
+    /// Compares the resources with the client's latest ones.
     async fn look(&mut self) -> Result<(), Problem> {
         let mut now = BTreeMap::new();
         for &kind in &self.kinds {

@@ -28,7 +28,7 @@ use utoipa::{Modify, OpenApi};
 )]
 pub(super) struct Document;
 
-/// The credentials of clients over TCP. The Unix socket asks for none: only its user opens it.
+/// The credentials of clients over TCP. The Unix socket needs none: only its user opens it.
 struct Credentials;
 
 impl Modify for Credentials {

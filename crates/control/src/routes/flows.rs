@@ -20,7 +20,7 @@ use crate::resources::{FlowResource, MoveRequest, UnitName};
 /// Limit on the requests to the dispatcher for one page; a page may have fewer items then.
 const LOOKS_MAX: usize = 64;
 
-/// The flows that a request asks for.
+/// The flows that a request selects.
 #[derive(Clone, Debug, Default, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

@@ -54,7 +54,7 @@ async fn check(State(guard): State<Guard>, mut request: Request, next: Next) -> 
     }
 }
 
-/// The grounds on which a request was allowed: an answer that goes on checks them again.
+/// The grounds on which a request was allowed: a continuing answer checks them again.
 #[derive(Clone)]
 pub(crate) struct Allowance {
     guard: Guard,

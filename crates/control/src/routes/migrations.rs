@@ -60,7 +60,7 @@ pub(super) async fn show(
     api.migrations.get(id).map(Json)
 }
 
-/// Undo a migration: its flows move back, as far as they are still where it moved them
+/// Undo a migration: its flows move back, unless they have left their new owner since
 #[utoipa::path(
     post, path = "/v1/migrations/{id}/undo", tag = "migrations", operation_id = "undo_migration",
     params(("id" = u64, Path, description = "Its number")),

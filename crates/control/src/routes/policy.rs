@@ -75,7 +75,7 @@ pub(super) async fn apply(
         return Err(Problem::invalid(("text", detail)));
     }
     let make = api.dispatcher.policy_maker()?;
-    // Large rule sets take a while, and other requests go on.
+    // Large rule sets take a while; other requests do not wait.
     let made = tokio::task::spawn_blocking(move || make(texts)).await;
     let failed = |_| Problem::invalid(("text", "reading the policy failed".to_owned()));
     let policy = made.map_err(failed)?.map_err(|fault| Problem::invalid(("text", fault)))?;

@@ -83,7 +83,7 @@ impl Config {
         Ok(self.sources)
     }
 
-    /// Checks that something is limited.
+    /// Checks that at least one limit is set.
     pub(super) fn check(&self) -> Result<(), ConfigError> {
         let limits = [u64::from(self.syns), self.packets, self.flow_rate.0, self.connections];
         if limits == [0; 4] {

@@ -9,9 +9,9 @@
 //!
 //! The result is exact for all rules: ranges, prefixes and lists need no expansion, and one rule is
 //! one bit. Cost with N rules: a binary search per address and port, then N / 4096 words of summary
-//! and usually one or two blocks. Worst case (rules whose fields each match, but never together): N
-//! / 64 blocks. Memory is at worst the number of intervals times N / 8 bytes, bounded by
-//! [`TABLES_BYTES_MAX`].
+//! and usually one or two blocks. Worst case (each field of a rule matches, but never all
+//! together): N / 64 blocks. Memory is at worst the number of intervals times N / 8 bytes, bounded
+//! by [`TABLES_BYTES_MAX`].
 
 use super::rule::{ConnectionState, FilterHeaders, Ranges, RuleDirection, RulePattern};
 

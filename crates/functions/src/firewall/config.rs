@@ -17,7 +17,7 @@ pub struct Config {
     pub stateful: bool,
     /// Strictness of TCP connection tracking.
     pub tcp: TcpTracking,
-    /// Treatment of TCP connections whose beginning was not seen.
+    /// Treatment of TCP connections without a visible beginning.
     pub pickup: Pickup,
     /// Unit of the rule counters.
     pub count: RuleCounting,

@@ -6,7 +6,8 @@ use packet::{Direction, Endpoint, Side};
 
 use super::rule::{ConnectionState, FilterHeaders, RuleDirection, has_ports, is_icmp};
 
-/// The packet by which a flow was first judged, in one byte: its presence, direction and state.
+/// The first packet of a flow checked against the rules, in one byte: its presence, direction and
+/// state.
 #[derive(Clone, Copy)]
 pub(super) struct Opening(pub(super) u8);
 

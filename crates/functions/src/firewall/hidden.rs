@@ -104,7 +104,7 @@ mod tests {
         (rules, classifier)
     }
 
-    /// Returns the pairs of lines: a hidden rule, and the one that hides it.
+    /// Returns pairs of lines: a hidden rule and the rule that hides it.
     fn hidden(text: &str) -> Vec<(usize, usize)> {
         let (rules, classifier) = read(text);
         let at = |rule: &FilterRule| rules.iter().position(|other| std::ptr::eq(other, rule)).unwrap();

@@ -166,8 +166,8 @@ struct EndpointPattern<'t> {
 }
 
 impl<'t> RuleParser<'t> {
-    /// Parses direction, protocols and both ends, any of which may be missing. `options`: words
-    /// that may follow.
+    /// Parses direction, protocols and both ends; each may be missing. `options`: words that may
+    /// follow.
     pub(crate) fn pattern(&mut self, options: &[&str]) -> Result<RulePattern, ConfigError> {
         let ways = self.ways();
         let protocols = self.protocols(options)?;
@@ -405,7 +405,7 @@ const OPTIONS: [&str; 6] = ["state", "flags", "icmp_type", "tag", "log", "as"];
 /// TCP flags by bit (RFC 9293 3.1).
 const FLAGS: [&str; 8] = ["FIN", "SYN", "RST", "PSH", "ACK", "URG", "ECE", "CWR"];
 
-/// Returns whether all protocols of these ranges satisfy `so`. The ranges come from single numbers.
+/// Returns whether all protocols of these ranges satisfy `so`. Each range is a single number.
 fn all(protocols: &[RangeInclusive<u8>], so: impl Fn(u8) -> bool) -> bool {
     protocols.iter().cloned().flatten().all(so)
 }

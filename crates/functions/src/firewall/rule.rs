@@ -24,7 +24,7 @@ pub struct FilterRule {
     pub place: Arc<str>,
 }
 
-/// The headers to which a rule applies: those that are in all of its sets.
+/// The headers that a rule matches: each field is in the rule's set.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RulePattern {
     /// Directions.
@@ -89,7 +89,7 @@ impl RuleDirections {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ConnectionState {
-    /// Opens a connection, or continues one that is unanswered.
+    /// Opens a connection, or continues an unanswered one.
     New,
     /// Belongs to a connection with packets of both ends.
     Established,
@@ -163,7 +163,7 @@ impl RuleAddresses {
     }
 }
 
-/// Sorts ranges, and joins those that overlap or touch. `before` returns the predecessor of a
+/// Sorts ranges, and joins overlapping and adjacent ones. `before` returns the predecessor of a
 /// nonzero number.
 pub fn join<T: Copy + Ord>(mut ranges: Ranges<T>, before: impl Fn(T) -> T) -> Ranges<T> {
     ranges.sort_unstable_by_key(|range| (*range.start(), *range.end()));

@@ -6,10 +6,10 @@
 //! peer has sent; a reset must lie in the window proper (RFC 5961 3.2).
 //!
 //! Besides the tracked connection, one *attempt* is remembered: the last SYN of an end that did not
-//! open this connection. A host whose peer crashed, or is in TIME-WAIT, answers such a SYN with an
-//! acknowledgement of the old connection, with a reset, or with a SYN of its own (RFC 9293 3.5.1
-//! and 3.10.7.4, RFC 5961 4, RFC 6191). Only the answer shows which: until a SYN-ACK acknowledges
-//! the attempt, the old connection's numbers hold.
+//! open this connection. A host with a peer that crashed, or itself in TIME-WAIT, answers such a
+//! SYN with an acknowledgement of the old connection, with a reset, or with a SYN of its own (RFC
+//! 9293 3.5.1 and 3.10.7.4, RFC 5961 4, RFC 6191). Only the answer shows which: until a SYN-ACK
+//! acknowledges the attempt, the old connection's numbers hold.
 //!
 //! [`TcpTracker::follow`] checks the segments of an open connection; `opening` handles all others.
 
@@ -36,7 +36,7 @@ pub struct TcpTracker {
 pub struct SenderState {
     /// Sequence number after the last one sent.
     end: u32,
-    /// Sequence number after the last one that the peer permits.
+    /// Sequence number after the last one permitted by the peer.
     limit: u32,
     /// Sequence number after the last one acknowledged.
     acked: u32,
@@ -78,8 +78,8 @@ const ACKED: u8 = 16;
 const OPENED: u8 = 32;
 /// A fragment was seen: the end may have sent more than is known.
 const CUT: u8 = 64;
-/// The end did not open this connection, but sent a segment of another one, whose numbers are in
-/// `acked` and `end`.
+/// The end did not open this connection, but sent a segment of another one; `acked` and `end` are
+/// that segment's.
 const ELSEWHERE: u8 = 128;
 /// The attempt is from the end of the reply direction.
 const BY_REPLY: u8 = 4;
@@ -93,7 +93,7 @@ const CUT_MAX: u32 = 65_535;
 /// Maximum window scale shift (RFC 7323 2.3).
 const SCALE_MAX: u8 = 14;
 
-/// Window assumed for a connection whose beginning was not seen: the maximum.
+/// Window assumed for a connection without a visible beginning: the maximum.
 const WINDOW_MAX: u32 = 0xffff << SCALE_MAX;
 
 impl TcpTracker {
@@ -152,8 +152,8 @@ impl SenderState {
     }
 }
 
-/// RFC 9293 3.10.7.3: ISS < SEG.ACK =< SND.NXT: the SYN alone, or with all or part of its data (RFC
-/// 7413 4.2).
+/// Checks RFC 9293 3.10.7.3, ISS < SEG.ACK =< SND.NXT: the SYN alone, or with all or part of its
+/// data (RFC 7413 4.2).
 fn acknowledges_opening(ack: u32, iss: u32, end: u32) -> bool {
     is_after(ack, iss) && !is_after(ack, end)
 }
@@ -165,7 +165,7 @@ fn is_in_window(sender: &SenderState, receiver: &SenderState, segment: &TcpSegme
     begins && is_recent && segment.ack.is_none_or(|ack| ack_fits(sender, receiver, ack))
 }
 
-/// RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
+/// Checks RFC 5961 5.2: SND.UNA - MAX.SND.WND =< SEG.ACK =< SND.NXT.
 fn ack_fits(sender: &SenderState, receiver: &SenderState, ack: u32) -> bool {
     let back = ACK_BACK.max(sender.window);
     let unacknowledged = if sender.flags & ACKED != 0 { sender.acked } else { receiver.end };

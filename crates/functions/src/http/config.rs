@@ -23,7 +23,7 @@ pub struct Config {
 /// Maximum allowed methods.
 pub const METHODS_MAX: usize = 64;
 
-/// The response to messages about whose end client and server may disagree.
+/// The response to messages with an end that client and server may place differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SmugglingPolicy {
@@ -45,7 +45,7 @@ pub enum AnomalyPolicy {
     Alert,
 }
 
-/// The response to a request whose method is not allowed.
+/// The response to a request with a method that is not allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MethodPolicy {

@@ -53,8 +53,8 @@ impl HttpSink for HttpInspector<'_, '_> {
 }
 
 impl HttpInspector<'_, '_> {
-    /// While searching for a start line, returns whether the event is one, which means that the
-    /// flow speaks HTTP.
+    /// Returns whether the event is a start line while the direction searches for one, which means
+    /// that the flow speaks HTTP.
     fn is_recognised_by(&mut self, event: HttpEvent<'_>) -> bool {
         let found = matches!(event, HttpEvent::Request(_) | HttpEvent::Response(_));
         if found && self.notes.phase() == Phase::Suspected {

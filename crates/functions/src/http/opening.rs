@@ -14,8 +14,8 @@ use crate::lines::FlowLine;
 use crate::ports;
 
 impl Http {
-    /// Handles a direction whose beginning was not seen: searches for a start line, unless the
-    /// first visible bytes may be the beginning.
+    /// Handles a direction without a visible beginning: searches for a start line, unless the first
+    /// visible bytes may be the beginning.
     #[cold]
     pub(super) fn begin_mid_stream(
         &self,
@@ -91,7 +91,7 @@ impl Http {
         let kept_len = kept.len;
         let first = if kept_len == 0 { bytes } else { kept.with(bytes) };
         let recognition = match recognise_start(first) {
-            // It is spoken to a port that is said to be HTTP's.
+            // Another protocol to a port that is configured for HTTP.
             Recognition::Other if self.is_for_server(direction, state, context) => {
                 match may_be_client_hello(first) {
                     true if first.len() < HELLO_BYTES => Recognition::Unclear,
@@ -140,7 +140,7 @@ impl Http {
         state.notes.opened != 0 && direction == state.notes.client()
     }
 
-    /// Returns whether the answer of a server may yet tell that a client's bytes are HTTP.
+    /// Returns whether a server's answer may still show that the client's bytes are HTTP.
     fn may_be_answered(&self, direction: Direction, state: &State) -> bool {
         self.is_client(direction, state) && state.notes.start(direction.other()) == DirectionStart::Open
     }
@@ -227,7 +227,7 @@ impl Http {
         bytes
     }
 
-    /// Handles a direction whose first bytes are those of this side of HTTP.
+    /// Handles a direction that begins with bytes of this side of HTTP.
     #[cold]
     fn recognise(
         &self,

@@ -136,7 +136,7 @@ impl FlowNotes {
         }
     }
 
-    /// Returns the direction in which the client sends.
+    /// Returns the direction of the client's packets.
     pub fn client(&self) -> Direction {
         if self.swapped == 0 { Direction::Original } else { Direction::Reply }
     }

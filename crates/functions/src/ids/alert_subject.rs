@@ -11,7 +11,7 @@ use super::message::HttpMessage;
 /// The message at an inspection point.
 #[derive(Clone, Copy)]
 pub enum AlertSubject<'a> {
-    /// None, or one without details.
+    /// No subject, or a subject without details.
     Nothing,
     /// An HTTP message, with the number of its transaction in the connection.
     Http(&'a HttpMessage, u64),
@@ -93,8 +93,8 @@ fn of_http(message: &HttpMessage) -> AlertFields {
 /// Version of the form of DNS messages in EVE.
 const DNS_VERSION: (&str, AlertValue) = ("version", AlertValue::Number(2));
 
-/// Returns the fields as in Suricata 7's alerts: the queries, or the answer. The records of the
-/// answer are beside it, where Suricata has none.
+/// Returns the fields as in Suricata 7's alerts: the queries, or the answer. The answer's records
+/// are added; Suricata has none.
 fn of_dns(message: &dns::DnsMessage<'_>, number: u64) -> AlertFields {
     let (mut head, answers) = dns_parts(message, number);
     let (mut fields, mut out) = (vec![DNS_VERSION], Vec::new());

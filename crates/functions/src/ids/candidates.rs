@@ -1,4 +1,4 @@
-//! Candidates: rules whose anchor occurred in a stream and that may still match with later bytes.
+//! Candidates: rules with an anchor found in a stream that may still match with later bytes.
 
 use std::cmp::Reverse;
 
@@ -17,7 +17,7 @@ struct Candidate {
     anchor: u64,
 }
 
-/// Offset of an entry whose rule has no anchor and has acted.
+/// Offset of an entry for a rule without anchor that has acted.
 const ACTED: u64 = u64::MAX;
 
 /// The candidates of a direction.
@@ -50,7 +50,7 @@ impl Candidates {
         self.0.dedup_by_key(|entry| entry.rule);
     }
 
-    /// Removes candidates that cannot match the next piece, whose window begins at this offset or
+    /// Removes candidates that cannot match the next piece. Its window begins at this offset or
     /// later. Returns the number evicted although their anchor is in the window.
     pub fn limit(&mut self, window: u64) -> usize {
         self.forget_before(window);
@@ -63,7 +63,7 @@ impl Candidates {
         forgotten
     }
 
-    /// Removes candidates whose anchor begins before this offset.
+    /// Removes candidates with an anchor before this offset.
     pub fn forget_before(&mut self, place: u64) {
         self.0.retain(|entry| entry.anchor >= place);
     }

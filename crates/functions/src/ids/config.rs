@@ -19,7 +19,7 @@ pub struct Config {
     pub home: Vec<String>,
     /// Classifications.
     pub classification: Located,
-    /// Treatment of invalid and unsupported rules. Without it, in mode `prevent`, those that block
+    /// Treatment of invalid and unsupported rules. Without it, in mode `prevent`, blocking rules
     /// are refused, and others skipped.
     pub unsupported: Option<UnsupportedPolicy>,
     /// Inspected bytes of an HTTP message's first line and headers.
@@ -31,7 +31,7 @@ pub struct Config {
     /// Inspected bytes of a TLS handshake message.
     #[serde(deserialize_with = "length")]
     pub handshake: ByteCount,
-    /// Treatment of what is beyond the inspected part of a message, in mode `prevent`.
+    /// Treatment of a message's bytes beyond its inspected part, in mode `prevent`.
     pub beyond: BeyondPolicy,
     /// Memory for the buffers of all flows.
     pub memory: ByteCount,
@@ -46,7 +46,7 @@ pub struct Config {
     pub events: Vec<ReportedEvent>,
     /// Treatment of a flow that lost a buffer for lack of memory, in mode `prevent`.
     pub when_full: MemoryFullPolicy,
-    /// True if a connection of which only one direction is visible counts as established.
+    /// True if a connection with only one visible direction counts as established.
     pub async_oneside: bool,
     /// The text of a `threshold.config`.
     pub thresholds: Located,
@@ -162,7 +162,7 @@ pub enum MemoryFullPolicy {
     Drop,
 }
 
-/// Treatment of what is beyond the inspected part of a message.
+/// Treatment of a message's bytes beyond its inspected part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BeyondPolicy {

@@ -1,5 +1,5 @@
-//! The `established` state of a connection, from what its hosts accept. [`Connection`] relies on
-//! flags alone, which anybody can forge.
+//! The `established` state of a connection, from the packets that its hosts accept. [`Connection`]
+//! relies on flags alone, which are easily forged.
 
 use nf::stream::StreamEventKind;
 use nf::{Connection, PacketView};
@@ -25,10 +25,10 @@ const RST: u8 = 4;
 const ACK: u8 = 16;
 
 impl ConnectionStatus {
-    /// Handles a packet to the server (original) or from it (reply). All its flags count except
-    /// those that end a connection, and so do its stream events. Its reset counts from the next
-    /// packet on: see [`ConnectionStatus::reset`]. With `async_oneside`, a sender that continues
-    /// after its SYN has an established connection, although the reply was not seen.
+    /// Handles a packet to the server (original) or from it (reply). Its stream events count, and
+    /// all its flags except FIN and RST. Its reset counts from the next packet on: see
+    /// [`ConnectionStatus::reset`]. With `async_oneside`, a sender that continues after its SYN has
+    /// an established connection, although the reply was not seen.
     pub fn packet(&mut self, packet: &PacketView<'_>, direction: Direction, async_oneside: bool) {
         let meta = packet.meta();
         if matches!(meta.class, PacketClass::IcmpError | PacketClass::LaterFragment) {

@@ -62,7 +62,7 @@ impl InspectionFacts<'_> {
 pub struct HelloFacts {
     /// The client's or the server's.
     pub state: TlsState,
-    /// The version that it asks for or chooses.
+    /// The version that it requests or selects.
     pub version: ProtocolVersion,
 }
 
@@ -340,7 +340,7 @@ impl<'a> PacketFacts<'a> {
     }
 }
 
-/// Returns whether the detected protocol is the one that a rule names.
+/// Returns whether the detected protocol is the rule's.
 pub fn is_application(found: Detection, wanted: signatures::Application) -> bool {
     use signatures::Application as A;
     match found {

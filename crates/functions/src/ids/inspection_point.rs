@@ -16,7 +16,7 @@ pub struct InspectionPoints {
     pub stream: bool,
     /// Messages of an application protocol over TCP.
     pub message: Option<MessageKind>,
-    /// True if mails are inspected beside HTTP messages.
+    /// True if mails are inspected, as HTTP messages are.
     pub mail: bool,
 }
 

@@ -58,7 +58,7 @@ pub struct PacketScratch {
     scratch: InspectionScratch,
     abandoned: AbandonedRules,
     all_buffers: Vec<InspectionBuffers>,
-    /// The hellos among TLS messages, beside the buffers of each.
+    /// The hello of each TLS message, parallel to its buffers; none for other messages.
     hellos: Vec<Option<HelloFacts>>,
     empty: InspectionBuffers,
     messages: HttpMessages,
@@ -369,7 +369,7 @@ fn side(to_server: bool) -> ExchangeSide {
     if to_server { ExchangeSide::Request } else { ExchangeSide::Response }
 }
 
-/// Returns whether a new connection begins, on the ports of one that has ended.
+/// Returns whether a new connection begins with the endpoints of an ended one.
 fn restarts(packet: &PacketView<'_>, number: u8) -> bool {
     const SYN: u8 = 2;
     let is_syn = number == protocol::TCP && packet.meta().tcp_flags & SYN != 0;

@@ -9,7 +9,7 @@ use signatures::{DetectionFilter, RateFilter, Threshold, ThresholdKind, TrackBy}
 /// The meter table in the descriptor.
 pub const TRACKERS: usize = 0;
 
-/// The scope in which matches are counted: a rule, its packet's endpoints, or a flow.
+/// The scope of a count of matches: a rule, its packet's endpoints, or a flow.
 pub struct TrackerKey {
     /// Index of the rule.
     pub rule: u32,
@@ -47,7 +47,7 @@ impl TrackerKey {
             ThresholdKind::Limit { seconds }
             | ThresholdKind::Each { seconds }
             | ThresholdKind::Once { seconds } => u64::from(seconds) * SECOND_NS,
-            // It counts for ever, as far as a meter is available.
+            // The count never expires while its meter is kept.
             ThresholdKind::Backoff { .. } => u64::MAX / 2,
         };
         let key = self.key(THRESHOLD, threshold.track);
@@ -89,9 +89,9 @@ impl TrackerKey {
     }
 }
 
-/// Counting starts with the first match, and again with the first match after the time has expired.
-/// A value has three words: the start of counting; the count, which is 0 initially; and the next
-/// count at which a backoff alerts.
+/// Restarts an expired count: counting starts with the first match, and again with the first match
+/// after the time has expired. A value has three words: the start of counting; the count, which is
+/// 0 initially; and the next count at which a backoff alerts.
 fn restart_expired(value: &mut MeterValue, now_ns: u64, span_ns: u64) {
     let [start_ns, _, next] = *value;
     if next == 0 || now_ns.saturating_sub(start_ns) > span_ns {

@@ -22,7 +22,7 @@ pub struct LoadedRules {
     pub problems: Vec<RuleProblem>,
 }
 
-/// The reason why a rule is rejected or does less than it says, or the fault in a line of another
+/// The reason why a rule is rejected or applied only in part, or the fault in a line of another
 /// file.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct RuleProblem {

@@ -31,9 +31,9 @@ struct PartHeaders<'a> {
     is_mail: bool,
 }
 
-/// Reports each file attached to a mail without its transfer coding, as far as it came: each part
-/// that has a file's name, of up to [`PARTS_MAX`] parts. Returns whether there may be more of them,
-/// or some deeper than [`MAIL_DEPTH_MAX`].
+/// Reports the received bytes of each file attached to a mail, without transfer coding: each part
+/// with a file name, of up to [`PARTS_MAX`] parts. Returns whether there may be more files, or
+/// files nested deeper than [`MAIL_DEPTH_MAX`].
 pub fn attachments(mail: &[u8], mut report: impl FnMut(&[u8])) -> bool {
     let mail = without_end(mail);
     let (mut boundaries, mut parts) = (Vec::new(), 0);
@@ -67,7 +67,7 @@ pub fn attachments(mail: &[u8], mut report: impl FnMut(&[u8])) -> bool {
         }
         (at, parts) = (next, parts + 1);
     }
-    // Nothing is a part behind the last one of all.
+    // No part follows the closing delimiter of the outermost multipart.
     is_cut || at < mail.len() && (has_headers || !boundaries.is_empty())
 }
 
@@ -81,7 +81,7 @@ fn without_end(mail: &[u8]) -> &[u8] {
     }
 }
 
-/// Reads headers up to the empty line, and goes behind it.
+/// Reads headers, and moves `at` past the empty line.
 fn headers<'a>(mail: &'a [u8], at: &mut usize) -> PartHeaders<'a> {
     let mut headers = PartHeaders::default();
     while *at < mail.len() {
@@ -208,7 +208,7 @@ fn lines(content: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// Decodes a line (RFC 2045 6.7). What is no code stays as it is.
+/// Decodes a line (RFC 2045 6.7). Invalid codes stay unchanged.
 fn quoted_printable(line: &[u8], out: &mut Vec<u8>) {
     let mut rest = line;
     while let Some(equals) = memchr(b'=', rest) {
@@ -220,7 +220,7 @@ fn quoted_printable(line: &[u8], out: &mut Vec<u8>) {
                 out.push((high << 4 | low) as u8);
                 rest = &rest[2..];
             }
-            // The line goes on in the next one.
+            // A soft line break.
             _ if rest.trim_ascii().is_empty() => return,
             _ => out.push(b'='),
         }
@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn parts_and_depth_are_bounded() {
-        // What precedes the first part counts as one.
+        // The preamble counts as a part.
         for (parts, end, is_cut) in [
             (PARTS_MAX - 1, "--b--\r\nepilogue\r\n.\r\n", false),
             (PARTS_MAX - 1, "", false),

@@ -105,7 +105,7 @@ pub struct HttpMessages {
     pub ready: Vec<ReadyPart>,
     /// Bytes of another protocol.
     pub opaque: Vec<u8>,
-    /// Messages of which the piece has brought more than is inspected.
+    /// Messages with more bytes in the piece than are inspected.
     pub cut: CutMessages,
     /// The number of the first message in its direction.
     first: u64,
@@ -114,7 +114,7 @@ pub struct HttpMessages {
     bare_head: HttpMessage,
 }
 
-/// Messages of which a part is not inspected.
+/// Counts of messages that are not inspected whole.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CutMessages {
     /// Those with a longer head than `head`.
@@ -356,7 +356,7 @@ impl HttpMessage {
         self.line(header, number, room);
     }
 
-    /// Adds a header line, as far as there is room for it.
+    /// Adds a header line, cut to the room that is left.
     fn line(&mut self, header: &HeaderLine<'_>, field: u16, room: usize) {
         let HeaderLine { raw, name, value, .. } = *header;
         let kept = &raw[..raw.len().min(room)];
@@ -497,7 +497,7 @@ impl HttpMessage {
     fn write_values<'a>(&'a self, mut line: &'a StoredHeader, out: &mut Vec<u8>) {
         unfolded(self.value(line), out);
         let mut behind = 0;
-        // Lines are joined to later ones, whatever the saved state says.
+        // Follows links only to later lines: a corrupt saved state must not make a loop.
         while line.next > behind
             && let Some(next) = self.lines.get(line.next as usize - 1)
         {
@@ -522,8 +522,8 @@ impl HttpMessage {
         self.text.get(..end).unwrap_or(&self.text)
     }
 
-    /// Makes the message's buffers that some rule wants; parts of the payload are only referenced.
-    /// With `body_max`, those of the body are among them, up to this length.
+    /// Builds the message's buffers that rules require; parts of the payload are only referenced.
+    /// With `body_max`, includes the body's buffers, up to this length.
     pub fn fill(
         &self,
         buffers: &mut InspectionBuffers,
@@ -768,7 +768,7 @@ fn place(of: &[u8], part: &[u8]) -> [u32; 2] {
     if start > of.len() { [0, 0] } else { [start as u32, part.len() as u32] }
 }
 
-/// Returns the bytes at this place, as far as they exist.
+/// Returns the bytes at this place that exist.
 fn slice(of: &[u8], [start, len]: [u32; 2]) -> &[u8] {
     let start = (start as usize).min(of.len());
     &of[start..(start + len as usize).min(of.len())]

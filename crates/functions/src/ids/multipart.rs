@@ -18,7 +18,8 @@ pub struct BodyFiles {
     pub is_cut: bool,
 }
 
-/// Returns the files in a body of this type: the contents of those parts whose headers name a file.
+/// Returns the files in a body of this type: the contents of parts with a file name in their
+/// headers.
 pub fn files(content_type: &[u8], body: &[u8]) -> BodyFiles {
     let mut files = BodyFiles::default();
     let Some(boundary) = boundary(content_type) else { return files };
@@ -102,7 +103,7 @@ mod tests {
         for kind in ["", "multipart/form-data", "text/html; boundary=ab", "multipart/mixed; boundary="] {
             assert_eq!(found(kind, two), [""; 0], "{kind}");
         }
-        // What is cut, empty or no part at all.
+        // Truncated, empty and missing parts.
         for (body, expected) in [
             ("--ab\r\nfilename=a\r\n\r\nbegun", &["begun"][..]),
             ("--ab\r\nfilename=a\r\n\r\n\r\n--ab--", &[""]),

@@ -1,12 +1,11 @@
-//! Bodies behind heads that only lenient clients read.
+//! Bodies after heads that only lenient clients accept.
 
 use memchr::{memchr_iter, memmem};
 
 /// Maximum bytes before a late status line.
 const BEFORE_STATUS_BYTES: usize = 1024;
 
-/// Returns where the body begins behind the first line of blanks and CR alone, which lenient
-/// clients take for the end of a head.
+/// Returns the end of the first line of only blanks and CR: lenient clients end the head there.
 pub fn behind_blank_line(lines: &[u8]) -> Option<usize> {
     let mut ends = memchr_iter(b'\n', lines);
     let mut before = ends.next()?;
@@ -16,8 +15,8 @@ pub fn behind_blank_line(lines: &[u8]) -> Option<usize> {
     })
 }
 
-/// Returns where head and body begin of a response that has a status line, though not at its
-/// beginning: lenient clients skip what is before it.
+/// Returns where head and body begin in a response with a late status line: lenient clients skip
+/// the bytes before it.
 pub fn late_response(bytes: &[u8]) -> Option<(usize, usize)> {
     let start = memmem::find(&bytes[..bytes.len().min(BEFORE_STATUS_BYTES)], b"HTTP/1.")?;
     Some((start, start + behind_blank_line(&bytes[start..])?))

@@ -20,13 +20,14 @@ impl<T: Copy> Prefilter<T> {
         Ok(Prefilter { set: LiteralSet::new(entries.into_iter().map(|(literal, _)| literal))?, rules })
     }
 
-    /// Reports each rule whose literal is in the text.
+    /// Reports each rule with a literal in the text.
     #[inline]
     pub fn find(&self, text: &[u8], mut found: impl FnMut(PatternHit<T>)) {
         self.set.find(text, |literal, end| found(self.hit(literal, end)));
     }
 
-    /// Continues the search of a stream, and reports each rule whose literal ends in the piece.
+    /// Continues the search of a stream, and reports each rule with a literal that ends in the
+    /// piece.
     #[inline]
     pub fn scan(&self, cursor: &mut Cursor, piece: &[u8], mut found: impl FnMut(PatternHit<T>)) {
         self.set.scan(cursor, piece, |literal, end| found(self.hit(literal, end)));
@@ -61,7 +62,7 @@ fn literal(content: &Content) -> Literal {
 }
 
 /// Returns the rule's anchor in streams and packets: its fast pattern, if the payload contains it
-/// as it is.
+/// unchanged.
 pub fn anchor(rule: &Rule) -> Option<Literal> {
     let (buffer, at) = rule.fast_pattern()?;
     let buffer = &rule.buffers[buffer];
@@ -79,7 +80,7 @@ pub fn anchor(rule: &Rule) -> Option<Literal> {
 pub const NEAR_BYTES: usize = 256;
 
 /// Returns the rule's longest literal that must be near the beginning of the payload, and the
-/// offset by which it must end.
+/// maximum offset of its end.
 pub fn near(rule: &Rule) -> Option<(Literal, usize)> {
     let payload =
         rule.buffers.iter().filter(|one| one.buffer == Buffer::Payload && one.transforms.is_empty());
@@ -98,7 +99,7 @@ pub fn near(rule: &Rule) -> Option<(Literal, usize)> {
 }
 
 /// Returns the literal to search for in a message: a content of one of its buffers that is likely
-/// to be rare. It only rules out where the rule cannot match.
+/// to be rare. It only excludes messages that the rule cannot match.
 pub fn in_message(rule: &Rule) -> Option<(Buffer, Literal)> {
     let marked = rule.fast_pattern();
     let mut best: Option<((u8, u8, usize), &Content, Buffer)> = None;

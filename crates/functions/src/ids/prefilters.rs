@@ -168,8 +168,8 @@ const RARE_BYTES: usize = 4;
 /// Minimum length of a pattern in short buffers.
 const SHORT_BYTES: usize = 2;
 
-/// Returns the pattern to search packets for, and the offset by which it must end. Of the pattern
-/// near the beginning and the one anywhere, the longer is chosen, unless that is needless.
+/// Returns the pattern to search packets for, and the maximum offset of its end. Prefers the longer
+/// of the pattern near the beginning and the pattern anywhere, unless the first is long enough.
 fn in_packet(rule: &Rule) -> (Option<Literal>, usize) {
     let is_long = |literal: &Literal| literal.bytes.len() >= LONG_BYTES;
     match (near(rule), anchor(rule)) {

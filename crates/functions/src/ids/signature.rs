@@ -51,7 +51,7 @@ pub struct Signature {
     tests: Vec<FlowbitTest>,
     changes: Vec<FlowbitChange>,
     once: OncePerFlow,
-    /// True if it tests something that fragments lack.
+    /// True if it tests a property that fragments lack.
     needs_whole: bool,
 }
 

@@ -68,7 +68,7 @@ pub enum PatternUse {
     Packet(u32, usize),
     /// The rule inspects streams: the pattern is its anchor.
     Stream(u32),
-    /// The rule inspects message bodies, most of which are in the stream as they are.
+    /// The rule inspects message bodies; most stand in the stream unencoded.
     Body(u32),
 }
 

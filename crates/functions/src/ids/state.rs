@@ -197,7 +197,7 @@ impl State {
         }
     }
 
-    /// Returns what the reports of the flow say about it.
+    /// Returns the findings for the flow's reports.
     pub fn findings(&self) -> FlowFindings {
         FlowFindings {
             application: reported_name(self.application()),
@@ -254,8 +254,8 @@ impl State {
         }
     }
 
-    /// Returns the sizes of the client's and the server's stream in sequence numbers, of which the
-    /// opening of a stream is one.
+    /// Returns the sizes of the client's and the server's stream in sequence numbers, with one for
+    /// the SYN.
     pub fn stream_sizes(&self) -> [u32; 2] {
         let [original, reply] = [Direction::Original, Direction::Reply].map(|direction| {
             let opened = u32::from(self.flags.has_seen(direction));
@@ -311,8 +311,7 @@ pub enum KeptBuffer {
     Progress,
     /// The text of an incomplete HTTP message, or mail.
     Text,
-    /// Rules whose pattern was found since the message began and that inspect its body: four bytes
-    /// each.
+    /// Rules for the body with a pattern found since the message began: four bytes each.
     InBody,
 }
 

@@ -28,7 +28,7 @@ enum Availability {
 }
 
 impl LoadBalancer {
-    /// Handles a packet of an undecided direction, or of a flow whose server may have changed.
+    /// Handles a packet of an undecided direction, or after a possible change of the flow's server.
     #[inline(never)]
     pub(super) fn decide(
         &self,
@@ -57,7 +57,7 @@ impl LoadBalancer {
             && matches!(self.availability(state), Availability::Lost(DownAction::Move | DownAction::Reset))
     }
 
-    /// Rechecks a flow whose server is not lost, after servers have changed.
+    /// Brings a flow to the current generation if its server is usable.
     #[cold]
     pub(super) fn recheck(&self, state: &mut State) {
         if state.is_balanced() && matches!(self.availability(state), Availability::Usable) {

@@ -107,9 +107,9 @@ pub(super) fn route(role: DirectionRole, state: &State) -> EncapTarget {
     EncapTarget { server: state.server().addr, gue: role == DirectionRole::GUE, entropy: state.entropy }
 }
 
-/// Returns whether a packet comes from the flow's new server, so that the graph knows the new
-/// server. Packets from the old server no longer belong to the flow, even if the graph associates
-/// them with it.
+/// Returns whether a packet is from the flow's new server, so that the graph knows the new server.
+/// Packets from the old server no longer belong to the flow, even if the graph associates them with
+/// it.
 #[cold]
 fn is_answer(packet: &PacketView<'_>, state: &mut State) -> bool {
     if packet.meta().class == PacketClass::IcmpError {

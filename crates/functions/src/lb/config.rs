@@ -41,9 +41,9 @@ pub struct ServiceConfig {
     /// Name, in commands and counters; see [`ServiceConfig::title`].
     #[serde(default)]
     pub name: Option<Located>,
-    /// Virtual address, to which clients send.
+    /// Virtual address: the destination of clients' packets.
     pub vip: IpAddr,
-    /// Ports to which clients send; default: all.
+    /// Destination ports of clients' packets; default: all.
     #[serde(default)]
     pub port: ServicePorts,
     /// Protocol.

@@ -67,14 +67,14 @@ impl DirectoryEntry {
         self.protocol.covers(number) && (any_port || (self.ports.0..=self.ports.1).contains(&port))
     }
 
-    /// Sort key: by address, most specific first. A specific protocol precedes `any`, and few ports
-    /// precede many.
+    /// Returns the sort key: by address, most specific first. A specific protocol precedes `any`,
+    /// and few ports precede many.
     fn order(&self) -> (Addr, bool, u16, u16) {
         (self.addr, self.protocol == ServiceProtocol::Any, self.ports.1 - self.ports.0, self.target)
     }
 }
 
-/// Entries by address. A lookup returns the most specific one that covers the packet.
+/// Entries by address. A lookup returns the most specific match.
 #[derive(Clone, Debug, Default)]
 pub struct Directory {
     entries: Box<[DirectoryEntry]>,

@@ -38,8 +38,8 @@ pub enum QuicPacket<'p> {
         /// Source connection ID.
         source: &'p [u8],
     },
-    /// Short header: the destination connection ID, whose length only the server knows, and the
-    /// bytes after it.
+    /// Short header: the destination connection ID and the bytes after it. Only the server knows
+    /// the ID's length.
     Short(&'p [u8]),
 }
 
@@ -81,7 +81,7 @@ impl ServerIds {
         ServerIds { len: servers.first().map_or(0, |(id, _)| id.len()), servers }
     }
 
-    /// Returns the server whose ID is in this connection ID, in the clear after the first byte.
+    /// Returns the server that this connection ID names, in the clear after the first byte.
     fn find(&self, cid: &[u8]) -> Option<u16> {
         // 0b111: the server could not encode its ID (draft 3.2).
         if self.len == 0 || cid.first()? >> 5 == 0b111 {

@@ -46,7 +46,7 @@ pub struct RealServer {
     pub service: u16,
     /// Address.
     pub addr: Addr,
-    /// Port, if different from the one that the client sent to.
+    /// Port, if different from the client's destination port.
     pub port: Option<u16>,
     /// Status.
     pub status: ServerStatus,

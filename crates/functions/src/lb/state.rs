@@ -18,7 +18,7 @@ pub struct State {
     /// Number of the server in the configuration.
     pub number: u16,
     roles: [DirectionRole; 2],
-    /// Generation in which the server was last found usable; 0: none.
+    /// Last generation with the server found usable; 0: none.
     pub generation: u32,
     /// Varies source, port and flow label of tunnel headers among flows.
     pub entropy: u32,
@@ -52,7 +52,7 @@ impl DirectionRole {
     pub const IPIP: DirectionRole = DirectionRole(3);
     /// Send to the server in Generic UDP Encapsulation.
     pub const GUE: DirectionRole = DirectionRole(4);
-    /// Comes from the server: restore the service's address.
+    /// From the server: restore the service's address.
     pub const RESTORE: DirectionRole = DirectionRole(5);
 
     /// Returns whether packets go to the server.
@@ -81,7 +81,7 @@ impl State {
         self.roles.iter().any(|role| role.is_to_server())
     }
 
-    /// Returns the endpoint to which the client sends.
+    /// Returns the client's destination.
     #[inline]
     pub fn vip(&self) -> Endpoint {
         Endpoint::new(self.vip, self.vip_port)
@@ -93,7 +93,7 @@ impl State {
         Endpoint::new(self.server, self.server_port)
     }
 
-    /// Sets the endpoint to which the client sends.
+    /// Sets the client's destination.
     pub fn set_vip(&mut self, vip: Endpoint) {
         (self.vip, self.vip_port) = (vip.addr, vip.port);
     }

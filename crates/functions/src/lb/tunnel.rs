@@ -133,7 +133,7 @@ impl Encapsulator {
     }
 }
 
-/// Returns the drop reason for a packet whose headers could not be changed.
+/// Returns the drop reason for a packet with headers that could not be rewritten.
 #[cold]
 pub fn reason(error: RewriteError) -> DropReason {
     error.reason_or(DropReason::LbProtocol)

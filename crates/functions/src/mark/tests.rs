@@ -1,4 +1,4 @@
-//! Tests of rules as they are written.
+//! Tests of the rules' syntax.
 
 use packet::Tag;
 use values::{Located, Origin};

@@ -14,7 +14,7 @@ use crate::numbers::within;
 pub struct Config {
     /// Address that copies are sent to.
     pub collector: IpAddr,
-    /// Address that copies come from.
+    /// Source address of copies.
     pub source: IpAddr,
     /// Encapsulation of copies.
     #[serde(default)]
@@ -28,7 +28,7 @@ pub struct Config {
     /// Side that copies leave by.
     #[serde(default)]
     pub side: CollectorSide,
-    /// Packets to copy, by the side that they come from.
+    /// Packets to copy, by their side of origin.
     #[serde(default)]
     pub direction: MirroredDirection,
     /// Copies one packet in this many.
@@ -86,7 +86,7 @@ pub enum CollectorSide {
     Outside,
 }
 
-/// Packets to copy, by the side that they come from.
+/// Packets to copy, by their side of origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MirroredDirection {

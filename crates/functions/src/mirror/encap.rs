@@ -60,9 +60,9 @@ pub(super) struct Encapsulation {
     room: usize,
 }
 
-/// The frame to copy: the packet, behind an Ethernet header if it came without.
+/// The frame to copy: the packet, with an Ethernet header added if it has none.
 pub(super) struct MirroredFrame<'p> {
-    /// The bytes, from the Ethernet header on or behind it.
+    /// The bytes, with or without the Ethernet header.
     pub bytes: &'p [u8],
     made: Option<[u8; ETHERNET_LEN]>,
 }
@@ -123,7 +123,7 @@ impl Encapsulation {
         Ok(made)
     }
 
-    /// Returns the address that copies come from.
+    /// Returns the source address of copies.
     pub fn source(&self) -> Addr {
         self.source
     }

@@ -7,7 +7,7 @@ use values::ConfigError;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Config {
-    /// Action for packets whose data another sub-flow has carried before.
+    /// Action for packets with data that another sub-flow has carried before.
     pub duplicates: DuplicateAction,
     /// Limit on connections, up to [`CONNECTIONS_MAX`].
     pub connections: u32,
@@ -16,7 +16,7 @@ pub struct Config {
 /// Maximum of `connections`.
 pub const CONNECTIONS_MAX: u32 = 1_048_576;
 
-/// Action for packets whose data another sub-flow has carried before.
+/// Action for packets with data that another sub-flow has carried before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DuplicateAction {

@@ -1,5 +1,4 @@
-//! The handshakes of sub-flows: of the first one of a connection (RFC 8684 3.1), and of those that
-//! join it (3.2).
+//! The handshakes of sub-flows: of a connection's first (RFC 8684 3.1) and of joining ones (3.2).
 
 use nf::Context;
 use packet::wire::mptcp::{CapableKeys, MptcpCapable, MptcpJoin, Repr};
@@ -8,7 +7,7 @@ use packet::{Direction, Packet};
 use super::state::{DirectionState, Phase, State};
 use super::{ACK, COUNTERS, SUBFLOW, SYN, SYN_ACK, Segment, tokens};
 
-/// Follows the handshake of a connection's first sub-flow, or of one that joins it.
+/// Follows the handshake of a connection's first or joining sub-flow.
 #[inline(never)]
 pub(super) fn follow(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Context<'_>) {
     let is_original = context.direction() == Direction::Original;
@@ -20,7 +19,7 @@ pub(super) fn follow(packet: &Packet, segment: &Segment, state: &mut State, cont
     }
 }
 
-/// A SYN begins a connection, or joins one.
+/// Handles a SYN that begins or joins a connection.
 fn begin(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Context<'_>) {
     let is_repeated = state.phase() != Phase::Other && state.directions[0].first == segment.sequence;
     if is_repeated {
@@ -46,11 +45,12 @@ fn begin(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Co
     }
 }
 
-/// The other host accepts the connection or the sub-flow, or falls back to TCP.
+/// Handles the answer of the other host, which accepts the connection or the sub-flow, or falls
+/// back to TCP.
 fn accept(packet: &Packet, segment: &Segment, state: &mut State, context: &mut Context<'_>) {
     let phase = state.phase();
     let is_accepted = packet.mptcp_options().any(|option| match option {
-        // Its version is the one that both use.
+        // Both hosts use its version.
         Repr::Capable(MptcpCapable { version, uses_hmac: true, keys: CapableKeys::Sender(key), .. })
             if phase == Phase::Begins =>
         {
@@ -75,7 +75,7 @@ fn accept(packet: &Packet, segment: &Segment, state: &mut State, context: &mut C
     }
 }
 
-/// The host that began the connection or the sub-flow completes the handshake.
+/// Handles the packet of the first host that completes the handshake.
 fn complete(packet: &Packet, state: &mut State, context: &mut Context<'_>) {
     let Some(version) = state.version() else { return };
     let phase = state.phase();

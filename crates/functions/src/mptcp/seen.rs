@@ -2,14 +2,15 @@
 //! numbers.
 //!
 //! Numbers are the low 32 bits. Ranges lie within [`SEEN_BYTES_MAX`] of the latest one, so that
-//! their order is clear. What has no room is forgotten, and counts as new when it comes again.
+//! their order is clear. Ranges without room are forgotten; their data counts as new when it is
+//! repeated.
 
 use nf::MeterValue;
 
 /// Ranges remembered of a direction: one less than the gaps between them that may be open at once.
 pub const SEEN_RANGES_MAX: usize = 6;
 
-/// Data further behind the latest, or further ahead of it, is forgotten.
+/// Data further before or after the latest is forgotten.
 pub const SEEN_BYTES_MAX: u32 = 1 << 30;
 
 /// Meters that hold the ranges of a direction.
@@ -79,7 +80,7 @@ impl SeenRanges {
         if len == 0 {
             return true;
         }
-        // Positions relative to the start of what is added.
+        // Positions relative to the start of the added range.
         let (mut low, mut high) = (0, i64::from(len));
         let mut others = [(0, 0); SEEN_RANGES_MAX + 1];
         let mut count = 0;
@@ -103,7 +104,7 @@ impl SeenRanges {
         other.iter().fold(true, |all, (from, to)| all & self.add(from, to.wrapping_sub(from)))
     }
 
-    /// Keeps the latest ones of these ranges, which are in order and relative to `base`.
+    /// Keeps the latest of these ranges, which are in order and relative to `base`.
     fn keep(&mut self, base: u32, ranges: &[(i64, i64)]) -> bool {
         let latest = ranges.last().map_or(0, |&(_, to)| to);
         let oldest = latest - i64::from(SEEN_BYTES_MAX);

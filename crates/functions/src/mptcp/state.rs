@@ -11,8 +11,7 @@ use super::seen::SeenRanges;
 pub struct State {
     /// Keys of the connection: of the host that began it, and of the other one.
     pub(super) keys: [u64; 2],
-    /// Data of the connection from either host as the flow's last packet left it, for the unit to
-    /// which the flow moves.
+    /// Data seen from each host up to the flow's last packet, for the unit that the flow moves to.
     pub(super) seen: [SeenRanges; 2],
     /// Random numbers of a joining sub-flow: of the host that began it, and of the other one.
     pub(super) nonces: [u32; 2],
@@ -54,7 +53,7 @@ pub(super) enum Phase {
     Joins,
     /// The other host has accepted it, and proved that it has the keys.
     Accepted,
-    /// It is a sub-flow of a connection whose keys are known.
+    /// A sub-flow of a connection with known keys.
     Subflow,
 }
 
@@ -85,8 +84,8 @@ impl State {
         self.version().is_some()
     }
 
-    /// Returns the host of the connection that sends in a direction of the flow: 0 is the one that
-    /// began it.
+    /// Returns the connection's host that sends in this direction of the flow: 0 began the
+    /// connection.
     pub(super) fn host(&self, direction: usize) -> usize {
         direction ^ usize::from(self.is_flipped)
     }
@@ -126,7 +125,7 @@ impl DirectionState {
         repeated
     }
 
-    /// Returns the data of these bytes, as far as they are in the latest mapping.
+    /// Returns the data of the part of these bytes that the latest mapping covers.
     pub fn data_of(&self, position: u32, len: u32) -> Option<MappedData> {
         let from = i64::from(self.mapped_from.wrapping_sub(position).cast_signed());
         let (start, end) = (from.max(0), (from + i64::from(self.mapped_len)).min(len.into()));

@@ -67,7 +67,7 @@ pub(super) fn seen(state: &State, host: usize, context: &mut Context<'_>) -> Opt
     Some(SeenRanges::of_parts(parts))
 }
 
-/// Stores what [`seen`] has returned, and what has come to it.
+/// Stores the ranges that [`seen`] returned, with later additions.
 pub(super) fn set_seen(state: &State, host: usize, seen: SeenRanges, context: &mut Context<'_>) {
     for (number, part) in seen.parts().into_iter().enumerate() {
         let key = data_key(state, host, number, context);
@@ -78,7 +78,8 @@ pub(super) fn set_seen(state: &State, host: usize, seen: SeenRanges, context: &m
     }
 }
 
-/// Sub-flows of a connection may be in different VLANs and networks, but not in different tenants.
+/// Returns the key of a token in its tenant. Sub-flows of a connection may be in different VLANs
+/// and networks, but not in different tenants.
 fn token_key(token: u32, context: &Context<'_>) -> MeterKey {
     [token.into(), tenant(context), 0, 0]
 }

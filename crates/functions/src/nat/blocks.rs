@@ -1,4 +1,4 @@
-//! Port blocks: a subscriber's ports come from a few ranges of its own, so one log entry covers
+//! Port blocks: a subscriber gets its ports in a few ranges of its own, so one log entry covers
 //! many mappings (RFC 6888 REQ-14).
 
 use nf::Context;
@@ -71,8 +71,8 @@ impl Nat {
         Some(place.address as u32 * self.shares.blocks_per_address() + within)
     }
 
-    /// Takes the block that is held down for the subscriber, or a free one, or one that is held
-    /// down for another.
+    /// Takes the block held down for the subscriber, else a free block, else a block held down for
+    /// another subscriber.
     fn take_block(&self, internal: Addr, number: u16, context: &mut Context<'_>) -> Option<u32> {
         let whose = block_name(internal, number, &context.flow());
         let share = self.shares.blocks_for(context.affinity_group());

@@ -128,9 +128,9 @@ pub enum MappingBehaviour {
 pub enum FilteringBehaviour {
     /// Every host.
     EndpointIndependent,
-    /// Addresses to which the inside endpoint sends.
+    /// Addresses that the inside endpoint sends to.
     AddressDependent,
-    /// Endpoints to which the inside endpoint sends.
+    /// Endpoints that the inside endpoint sends to.
     AddressAndPortDependent,
 }
 

@@ -93,8 +93,8 @@ const ENTRIES_PER_USER_MAX: u64 = 3;
 /// Minimum interval between two limit events of one external address or subscriber.
 pub const LIMIT_INTERVAL_NS: u64 = 10_000_000_000;
 
-/// Maximum number of external addresses and subscribers whose last limit event is remembered; the
-/// oldest is forgotten.
+/// Maximum number of external addresses and subscribers with a remembered limit event; the oldest
+/// is forgotten.
 pub const LIMITS_REMEMBERED_MAX: u32 = 1024;
 
 /// Index of the set of [`LIMITS_REMEMBERED_MAX`] entries in the descriptor.

@@ -23,8 +23,8 @@ const STRIDE: u32 = 8191;
 
 impl Nat {
     /// Selects the flows to evict for the flow that this packet opens, if every port available to
-    /// it is taken. Without blocks, selects the longest-idle of a few flows whose connections are
-    /// not open. With blocks, selects the flows of a block without any open connection.
+    /// it is taken. Without blocks, selects the longest-idle of a few flows without an open
+    /// connection. With blocks, selects the flows of a block without any open connection.
     pub(super) fn evict_half_open(
         &self,
         packet: &Packet,

@@ -63,7 +63,7 @@ impl Forwards {
             .any(|class| self.ports_of(class, address).next().is_some())
     }
 
-    /// Returns the inside endpoint behind an external one.
+    /// Returns the inside endpoint that an external one maps to.
     pub fn inwards(&self, class: PortClass, external: Endpoint) -> Option<Endpoint> {
         translate(&self.inwards, &self.addresses_inwards, class, external)
     }

@@ -84,7 +84,7 @@ impl Nat {
                     state.internal.addr,
                 ))
             }
-            // RFC 5508 REQ-5: errors from any inside router come from the NAT's address.
+            // RFC 5508 REQ-5: errors from any inside router get the NAT's address.
             Side::Inside => {
                 belongs(to == state.internal)?;
                 packet.set_embedded_end(End::Destination, state.external).and(set_outer(

@@ -54,7 +54,7 @@ impl Nat {
         self.log(what, class, internal, (place.address, ports), context);
     }
 
-    /// Logs the allocation or release of a block, whose ports are those of TCP, UDP and ICMP.
+    /// Logs the allocation or release of a block of ports for TCP, UDP and ICMP.
     pub(super) fn log_ports(
         &self,
         what: NatLogEvent,

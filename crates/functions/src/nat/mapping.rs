@@ -19,14 +19,14 @@ pub(super) struct Mapped {
     pub item: PoolItem,
 }
 
-/// The reason for which a flow gives up its items.
+/// The reason for the release of a flow's items.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemUse {
     /// It ends.
     Ends,
     /// It was refused, and no packet of it has left.
     Refused,
-    /// It goes on at another node.
+    /// The flow moves to another node.
     Moves,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct PortRequest<'a> {
 /// A way to take an item of a range.
 pub(super) type Take = fn(&mut SharedPool, KeyLookup<'_>, PoolRange) -> Option<u32>;
 
-/// Those that are held down are the last to be handed out.
+/// Order of allocation: items held down for others are last.
 pub(super) const IN_ORDER: [Take; 2] = [SharedPool::take, SharedPool::take_any];
 
 /// First byte of a pool key. It keeps keys of different kinds apart, and none is all zeros.
@@ -70,7 +70,7 @@ fn key(kind: PoolKeyKind, protocol: u8, near: Endpoint, far: Endpoint, flow: &Fl
 }
 
 /// Returns the inside endpoint of a mapping's key, if it has this protocol and the flow's tenant
-/// and scope. Flows of no tenant, which come from the shared side, reach the mappings of all.
+/// and scope. Flows of no tenant are from the shared side and reach the mappings of all tenants.
 fn owner(found: &PoolKey, protocol: u8, flow: &FlowInfo) -> Option<Endpoint> {
     let [kind, of, a, b, c, d, high, low] = found[0].to_be_bytes();
     let end = Endpoint::new(Addr::from_v4_bytes([a, b, c, d]), u16::from_be_bytes([high, low]));
@@ -315,8 +315,8 @@ impl Nat {
         Ok(item)
     }
 
-    /// Allocates a port of the flow's share: the one that is held down for the inside endpoint, or
-    /// a free one, or one that is held down for another.
+    /// Allocates a port of the flow's share: the port held down for the inside endpoint, else a
+    /// free one, else one held down for another endpoint.
     fn take_in_share(&self, wanted: &PortRequest<'_>, context: &mut Context<'_>) -> Result<u32, DropReason> {
         let PortRequest { name, class, internal } = *wanted;
         let range = self.shares.share_for(class, internal.port, context.affinity_group());

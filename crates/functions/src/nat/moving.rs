@@ -1,7 +1,7 @@
-//! Flows that move between nodes: what they hold of pools moves with them.
+//! Flows that move between nodes: their pool items move with them.
 //!
 //! A port is the same number at all nodes, and only its affinity group's node allocates it. All
-//! other items are names without meaning elsewhere: the flow gets others where it arrives.
+//! other items have a meaning only at their node: the flow gets new ones where it arrives.
 
 use nf::Context;
 use packet::{Addr, Endpoint};
@@ -12,13 +12,13 @@ use super::state::{PoolItem, State};
 use super::{Nat, pool};
 
 impl Nat {
-    /// Gives up what a flow holds, without an end of anything: no counter, event or log.
+    /// Releases the items of a flow that continues elsewhere: no counter, event or log.
     pub(super) fn leave_node(&self, state: &mut State, context: &mut Context<'_>) {
         self.give_up(state, ItemUse::Moves, context);
     }
 
-    /// Takes what a flow held elsewhere. Returns false if that is not possible; what was taken is
-    /// still named by the state.
+    /// Takes the items that a flow held at another node. Returns false on failure; the state then
+    /// names the items taken so far.
     pub(super) fn arrive(&self, state: &mut State, context: &mut Context<'_>) -> bool {
         let items = [state.session, state.item, state.permission, state.peer_item, state.peer_permission];
         state.session = PoolItem::NONE;

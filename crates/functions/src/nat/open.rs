@@ -15,7 +15,7 @@ use super::state::{PoolItem, State};
 use super::timeouts::UNANSWERED_MS;
 use super::{ANSWERS, COUNTERS, Nat, forward};
 
-/// The inside endpoint behind an external one, and its mapping; none for a static rule.
+/// The inside endpoint of an external one, and its mapping; none for a static rule.
 struct Target {
     internal: Endpoint,
     item: PoolItem,
@@ -272,7 +272,7 @@ impl Nat {
         opens_by(packet.meta(), packet.transport().first().copied(), self.config.tcp_opens_with)
     }
 
-    /// Returns the inside endpoint behind an external destination of a packet from inside.
+    /// Returns the inside endpoint of a hairpin packet's external destination.
     fn hairpin_target(
         &self,
         class: PortClass,
@@ -331,7 +331,7 @@ fn is_request(kind: Option<u8>) -> bool {
     matches!(kind, Some(8 | 13 | 15 | 17))
 }
 
-/// Sends a rewritten packet back to the side that it came from.
+/// Returns a rewritten packet to its side of origin.
 pub(super) fn turn_back(written: Result<(), packet::RewriteError>) -> Verdict {
     match forward(written) {
         Verdict::Forward => Verdict::TurnBack,

@@ -43,7 +43,7 @@ impl PortShares {
         Ok(shares)
     }
 
-    /// Checks if each group gets something, and mappings can move.
+    /// Checks that each group gets a share, and that mappings can move.
     fn check(&self, config: &Config, groups: AffinityGroups) -> Result<(), ConfigError> {
         let count = u32::from(groups.count());
         if config.mapping != MappingBehaviour::EndpointIndependent {
@@ -88,7 +88,7 @@ impl PortShares {
         let range = self.range_for(class, inside);
         let Some(groups) = self.groups else { return Some(range) };
         let share = groups.share(group?, range.count());
-        // Within the range, whose ends are ports.
+        // Within the range, so both fit 16 bits.
         let [first, end] = [share.start, share.end].map(|at| u32::from(range.first) + at);
         (first < end).then(|| PortRange { first: first as u16, last: (end - 1) as u16 })
     }
@@ -113,7 +113,7 @@ impl PortShares {
         self.high
     }
 
-    /// Returns the group to which a port belongs.
+    /// Returns a port's group.
     pub fn group_of(&self, class: PortClass, port: u16) -> Option<AffinityGroup> {
         let groups = self.groups?;
         let of_range = |range: PortRange| {
@@ -133,7 +133,7 @@ impl PortShares {
         }
     }
 
-    /// Returns true if each group gets something of a range.
+    /// Returns true if each group gets a share of a range.
     fn divides(&self, range: PortRange) -> bool {
         self.groups.is_none_or(|groups| range.count() >= SHARE_MIN * u32::from(groups.count()))
     }

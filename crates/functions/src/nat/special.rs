@@ -149,7 +149,8 @@ impl Nat {
     }
 
     /// Finds the new owner of the peer's external endpoint, after the peer's mapping was released.
-    /// Returns whether there is one that admits the first host. The first host's own mapping stays.
+    /// Returns whether a new owner exists and admits the first host. The first host's own mapping
+    /// stays.
     fn find_peer(&self, packet: &PacketView<'_>, state: &mut State, context: &mut Context<'_>) -> bool {
         context.count(COUNTERS.stale, 1);
         let class = PortClass::of(packet.meta().protocol);

@@ -42,7 +42,8 @@ impl FlowTimeouts {
     }
 }
 
-/// A half-closed connection may still carry data for a long time (RFC 5382 REQ-5, RFC 7857 2).
+/// Returns the timeout of a TCP connection. A half-closed one may still carry data for a long time
+/// (RFC 5382 REQ-5, RFC 7857 2).
 fn tcp(timeouts: &NatTimeouts, phase: Connection) -> u64 {
     match phase {
         Connection::ESTABLISHED | Connection::FIN_ORIGINAL | Connection::FIN_REPLY | Connection::REPLIED => {

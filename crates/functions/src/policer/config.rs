@@ -97,7 +97,7 @@ pub enum MeterScope {
     All,
 }
 
-/// Packets to police, by the side that they come from.
+/// Packets to police, by their side of origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PolicedDirection {

@@ -68,7 +68,7 @@ pub struct BucketLevels {
 }
 
 impl BucketLevels {
-    /// Returns those that a later packet has left.
+    /// Returns the levels with the later time stamp.
     pub fn newer(self, other: BucketLevels) -> BucketLevels {
         if other.last_ns > self.last_ns { other } else { self }
     }
@@ -130,8 +130,8 @@ impl Marker {
         }
     }
 
-    /// Returns the time, in nanoseconds, in which empty buckets fill up. After that, their past
-    /// makes no difference.
+    /// Returns the time, in nanoseconds, until empty buckets are full. Idle for that long, they can
+    /// be forgotten.
     pub fn full_after_ns(&self) -> u64 {
         let time = |units: u64, rate: u64| units.div_ceil(rate.max(1));
         match *self {

@@ -35,7 +35,7 @@ impl Re {
             find_regions(sent, payload, &scratch.samples, self.rabin.window(), &mut scratch.tokens);
         }
         super::keep(sent, payload, &scratch.samples);
-        context.release_shared(); // Before what takes long.
+        context.release_shared(); // The rest takes long.
         let regions: usize = scratch.tokens.iter().map(|token| usize::from(token.len)).sum();
         let stands_for_them = SHIM_LEN + scratch.tokens.len() * TOKEN_LEN;
         if regions <= stands_for_them {
@@ -117,7 +117,7 @@ fn find_regions(
             continue;
         }
         let before = same_bytes_before(&payload[end..at], &found.payload[..found.offset]);
-        // All are shorter than a payload, whose length fits 16 bits.
+        // All are shorter than a payload, and its length fits 16 bits.
         let (place, len) = ((at - before) as u16, (before + forwards) as u16);
         tokens.push(CacheReference { fingerprint: sample.fingerprint, place, len, before: before as u16 });
         end = at + forwards;

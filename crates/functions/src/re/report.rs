@@ -28,7 +28,7 @@ pub struct PeerReport<'a> {
     pub parameters: [u8; 2],
     /// The time at which the sender began to cache, in nanoseconds.
     pub epoch_ns: u64,
-    /// Fingerprints whose payloads are missing or wrong.
+    /// Fingerprints with a missing or wrong payload.
     missing: &'a [[u8; 8]],
 }
 
@@ -72,7 +72,7 @@ fn sum_of(head: &[u8], missing: &[u8]) -> u64 {
     checksum(head[3], &head[..12]) ^ checksum(REPORT, missing)
 }
 
-/// The state of the other end: what is known of it, and when it was last sent a report.
+/// The known state of the other end, and the time of the last report to it.
 pub struct PeerState<'a>(pub &'a mut Meters);
 
 /// Number of meters used.

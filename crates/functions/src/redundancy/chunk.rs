@@ -1,4 +1,4 @@
-//! Content-defined chunking of streams: a chunk ends with a window whose fingerprint is selected.
+//! Content-defined chunking of streams: a chunk ends with a window that has a selected fingerprint.
 //! Repeated bytes, in whatever stream and after whatever bytes, are therefore soon cut at the same
 //! places into the same chunks.
 //!
@@ -36,7 +36,7 @@ pub struct PartialChunk {
     pub len: u32,
     /// Position in `window` of the next byte.
     at: u32,
-    /// The last bytes. The byte that leaves the window is replaced by the one that enters it.
+    /// The last bytes. The byte that enters the window replaces the byte that leaves it.
     window: [u8; WINDOW_MAX as usize],
 }
 
@@ -89,7 +89,7 @@ impl Chunker {
     #[inline(always)]
     fn go_on(&self, begun: &mut PartialChunk, bytes: &mut &[u8]) -> bool {
         let window = self.rabin.window();
-        // Within the window, unless the flow comes from an instance with longer windows.
+        // Within the window, unless the flow is from an instance with longer windows.
         let at = (begun.at as usize).min(window - 1);
         let places = &mut begun.window[at..window];
         let (mut fingerprint, mut taken, mut is_cut) = (begun.fingerprint, 0, false);
@@ -139,7 +139,7 @@ mod tests {
         (0..len).map(|_| split_mix(&mut random) as u8).collect()
     }
 
-    /// Returns the chunks of a stream that comes in these pieces.
+    /// Returns the chunks of a stream of these pieces.
     fn chunks<'a>(cutter: &Chunker, pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<StreamChunk> {
         let (mut begun, mut chunks) = (PartialChunk::default(), vec![]);
         for mut piece in pieces {

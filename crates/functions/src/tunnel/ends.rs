@@ -146,7 +146,7 @@ impl TunnelEnds {
             && inner.get(carried.at + 2..carried.at + 4) == Some(&[0, 0])
     }
 
-    /// Returns whether the payload is of this tunnel's protocol, as far as is visible.
+    /// Returns whether the visible payload is of this tunnel's protocol.
     fn is_ours(&self, packet: &[u8], carried: &OuterPayload) -> bool {
         let to_port = |port: u16| {
             // A later fragment has no port. Only the tunnel's peer is likely to send one to this

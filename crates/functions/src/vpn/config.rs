@@ -36,7 +36,7 @@ pub struct VpnTunnelConfig {
     pub local: IpAddr,
     /// Outer address of the other end.
     pub remote: IpAddr,
-    /// Networks at this end whose packets use the tunnel.
+    /// Networks at this end that use the tunnel.
     pub local_networks: Vec<Located>,
     /// Networks at the other end.
     pub remote_networks: Vec<Located>,

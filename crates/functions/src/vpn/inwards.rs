@@ -47,8 +47,8 @@ impl Vpn {
             _ if self.tunnels.between(header.destination, header.source).is_some() => {
                 Verdict::Drop(DropReason::VpnClear)
             }
-            // No router outside could have seen the quoted packet, whose contents must not travel
-            // in the clear.
+            // No outside router can have seen the quoted packet, and its contents must not leave in
+            // the clear.
             _ if QuotedEnds::of(packet.outermost())
                 .is_some_and(|quoted| quoted.protected_by(&self.tunnels).is_some()) =>
             {
@@ -124,7 +124,7 @@ impl Vpn {
 
     /// Handles a packet outside of all tunnels.
     pub(super) fn other(&self, packet: &PacketView<'_>, context: &mut Context<'_>) -> Verdict {
-        // A source route may lead to a network behind a tunnel.
+        // A source route may lead to a network that a tunnel reaches.
         if is_routed_elsewhere(packet.outermost()) {
             return Verdict::Drop(DropReason::SourceRoute);
         }

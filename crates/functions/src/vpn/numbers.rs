@@ -46,8 +46,8 @@ pub struct PacketNonce {
 }
 
 impl PacketNonce {
-    /// Returns the next values of an association whose sequence numbers begin with `first`; none if
-    /// the numbers are exhausted, because they must not wrap (RFC 4303 3.3.3).
+    /// Returns the next values of an association with first sequence number `first`; none if the
+    /// numbers are exhausted, because they must not wrap (RFC 4303 3.3.3).
     ///
     /// The initialization vector is the time in nanoseconds, or the previous vector plus one if
     /// that is greater. So no vector repeats, even if sequence numbers restart with the same key,

@@ -40,8 +40,8 @@ impl QuotedEnds {
 
     /// Returns the tunnel for an outgoing error with the addresses of `inner`. It is the tunnel of
     /// the error's own addresses, if that protects the quoted packet too; otherwise the tunnel for
-    /// answers to the quoted packet, to whose sender the error goes. None: no tunnel protects
-    /// either.
+    /// answers to the quoted packet's sender, which is the error's destination. None: no tunnel
+    /// protects either.
     ///
     /// # Errors
     /// [`DropReason::VpnError`]: a tunnel protects the quoted packet, but the error would not go

@@ -200,9 +200,9 @@ fn play(
     let takes_off = |step: &RuleStep| matches!(step, RuleStep::Decap(..) | RuleStep::PopTag(..));
     let rules = (0..options.flows_max)
         .flat_map(|record| [Direction::Original, Direction::Reply].map(|direction| (record, direction)))
-        .filter_map(|(record, direction)| bench.graph.rule_of(record, direction));
+        .filter_map(|(record, direction)| bench.graph.flows().rule(record, direction));
     let taking_off = rules.filter(|rule| rule.steps.iter().any(takes_off)).count();
-    let followed = Followed { path: bench.graph.fast_path(), taking_off };
+    let followed = Followed { path: bench.graph.report().fast_path(), taking_off };
     let reports = bench.reports.clone();
     // A record refers to a growing buffer by a number, which may differ.
     let buffered = bench.graph.stages().iter().any(|stage| stage.descriptor().buffers.is_some());
@@ -333,7 +333,7 @@ fn conversations_through_random_graphs() {
             tag(&mut traffic, seed);
         }
         if case % 3 == 0 {
-            // As if both ends were behind one port.
+            // As if both ends were at one port.
             traffic.iter_mut().for_each(|arrival| arrival.side = Side::Inside);
         }
         followed += check(&functions, options(0), &traffic, seed);
@@ -410,7 +410,7 @@ fn most_packets_of_speedybox_chain_1_take_the_fast_path() {
     assert!(followed * 2 > traffic.len() as u64, "{followed} of {}", traffic.len());
 }
 
-/// Both ends are behind one port, so both directions of a flow, each with its own rule, meet in a
+/// Both ends are at one port, so both directions of a flow, each with its own rule, meet in a
 /// group. They keep their order.
 #[test]
 fn directions_with_rules_of_their_own_keep_their_order() {
@@ -432,7 +432,7 @@ fn planned_actions_are_not_recorded() {
     check(&graph, options(0), &traffic, 5);
     let mut bench = Bench::new(stages(&graph), options(0));
     traffic.chunks(32).for_each(|batch| bench.batch(batch));
-    let path = bench.graph.fast_path();
+    let path = bench.graph.report().fast_path();
     assert!(path.predicted > 50 && path.recorded * 20 < path.predicted, "{path:?}");
 }
 
@@ -450,9 +450,9 @@ fn plans_are_made_again_after_a_command() {
             }
             bench.batch(batch);
         }
-        let rules = (0..FLOWS).filter_map(|record| bench.graph.rule_of(record, Direction::Original));
+        let rules = (0..FLOWS).filter_map(|record| bench.graph.flows().rule(record, Direction::Original));
         assert!(rules.into_iter().all(|rule| rule.events.is_empty()));
-        bench.graph.fast_path()
+        bench.graph.report().fast_path()
     };
     let (undisturbed, commanded) = (run(None), run(Some("weight two 1")));
     assert!(commanded.predicted > undisturbed.predicted + 20, "{undisturbed:?}, {commanded:?}");
@@ -474,7 +474,7 @@ fn blocked_flows_take_the_fast_path() {
         traffic.chunks(32).for_each(|batch| bench.batch(batch));
         assert!(bench.drops().iter().any(|&(reason, count)| reason == "dos-flow" && count > 20));
         // A packet that will be dropped is not rewritten first (B13).
-        let rules = (0..FLOWS).filter_map(|record| bench.graph.rule_of(record, Direction::Original));
+        let rules = (0..FLOWS).filter_map(|record| bench.graph.flows().rule(record, Direction::Original));
         let drops = |rule: &RuleView| matches!(rule.steps.last(), Some(RuleStep::Drop(1, _)));
         let (dropping, passing): (Vec<_>, Vec<_>) = rules.partition(drops);
         let rewrites = |rule: &RuleView| rule.steps.iter().any(|step| matches!(step, RuleStep::SetEnds(_)));
@@ -506,12 +506,13 @@ fn steps_of(graph: &[Function]) -> Vec<RuleStep> {
     steps(graph, How::InOrder, |network, _| network)
 }
 
-/// The same with commuting functions in parallel.
+/// Returns the same with commuting functions in parallel.
 pub fn steps_side_by_side(graph: &[Function]) -> Vec<RuleStep> {
     steps(graph, How::SideBySide(Order::HereFirst), |network, _| network)
 }
 
-/// The same in order, with packets transformed by `as_it_comes`, given the packet and its number.
+/// Returns the same in order, with packets transformed by `as_it_comes`, given the packet and its
+/// number.
 fn steps_of_packets(graph: &[Function], as_it_comes: impl Fn(Vec<u8>, u64) -> Vec<u8>) -> Vec<RuleStep> {
     steps(graph, How::InOrder, as_it_comes)
 }
@@ -528,7 +529,7 @@ fn steps(graph: &[Function], how: How, as_it_comes: impl Fn(Vec<u8>, u64) -> Vec
     traffic.chunks(32).for_each(|batch| bench.batch(batch));
     let followed = check(graph, options(4), &traffic, 5);
     assert!(followed > 100, "{followed}: {graph:?}");
-    bench.graph.rule_of(0, Direction::Original).unwrap().steps
+    bench.graph.flows().rule(0, Direction::Original).unwrap().steps
 }
 
 /// A function that only forwards leaves no action (B12). Of several rewrites of a field the last
@@ -559,7 +560,7 @@ fn a_fin_or_a_reset_ends_the_rules_of_its_flow() {
         let mut bench = Bench::new(stages(&[("monitor", "{}", &[]), ("remark", "{}", &[])]), options(0));
         let rules = |bench: &Bench| {
             [Direction::Original, Direction::Reply]
-                .map(|direction| bench.graph.rule_of(0, direction).is_some())
+                .map(|direction| bench.graph.flows().rule(0, direction).is_some())
         };
         for number in 0..100 {
             let at_ns = START_NS + number * 1_000_000;
@@ -609,7 +610,7 @@ fn rules_decapsulate_packets() {
     }
 }
 
-/// A flow whose outer headers change gets another rule.
+/// A flow gets another rule when its outer headers change.
 #[test]
 fn rules_follow_changes_of_outer_headers() {
     let leave: Function = ("leave", "{}", &[]);
@@ -749,7 +750,7 @@ fn a_dropped_packet_can_move_its_flow() {
             assert!(moving.is_empty(), "the policer drops it");
             sent.push(said(&mut bench, Side::Outside, &tcp(one, client, 0x10, b"")));
         }
-        (sent, bench.graph.fast_path().packets)
+        (sent, bench.graph.report().fast_path().packets)
     };
     let ((plain, _), (fast, followed)) = (run(false), run(true));
     assert_eq!(fast, plain);
@@ -768,11 +769,11 @@ fn a_reused_record_starts_fresh() {
     for port in 0..10 {
         bench.one(at_ns, Side::Outside, &udp(v4(192, 0, 2, 1, 2000 + port), mapped, b"x"));
     }
-    let before = bench.graph.fast_path().packets;
+    let before = bench.graph.report().fast_path().packets;
     for _ in 0..100 {
         bench.one(at_ns, Side::Inside, &udp(v4(10, 0, 0, 3, 53), v4(192, 0, 2, 2, 9), b"x"));
     }
-    assert!(bench.graph.fast_path().packets - before > 80);
+    assert!(bench.graph.report().fast_path().packets - before > 80);
 }
 
 /// Packets from a lost server no longer belong to the flow once a packet has moved it, even in the

@@ -161,7 +161,7 @@ fn new_flows_of_a_source_are_limited() {
     for port in 1..=5 {
         assert_eq!(comes_in(&mut bench, 0, client(1, port), host(1)), port <= 3);
     }
-    assert_eq!(bench.graph.records().live(), 3, "of those refused nothing is kept");
+    assert_eq!(bench.graph.flows().records().live(), 3, "of those refused nothing is kept");
     for port in 1..=3 {
         assert!(comes_in(&mut bench, 1, client(1, port), host(1)), "flows that have begun go on");
     }

@@ -4,7 +4,7 @@ use crate::firewall_support::*;
 use packet::{Packet, Side, split_mix};
 use serde_json::json;
 
-/// Mixed traffic of a few hosts from both sides: connections, strays, pings, errors.
+/// Returns mixed traffic of a few hosts from both sides: connections, strays, pings, errors.
 fn traffic(count: usize, seed: u64) -> Vec<(Side, Vec<u8>)> {
     let mut state = seed;
     let mut below = |limit: u64| split_mix(&mut state) % limit;
@@ -31,7 +31,7 @@ fn traffic(count: usize, seed: u64) -> Vec<(Side, Vec<u8>)> {
         .collect()
 }
 
-/// Output of a firewall: packets with the side that they leave by, alerts, counters.
+/// Returns the output of a firewall: packets with the side that they leave by, alerts, counters.
 fn run(config: &serde_json::Value, traffic: &[(Side, Vec<u8>)], batch_len: usize) -> String {
     let mut bench = Bench::json(config.clone());
     let mut sent: Vec<Packet> = Vec::new();

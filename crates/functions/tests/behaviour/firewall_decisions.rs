@@ -8,7 +8,7 @@ use serde_json::json;
 const CLIENT: (&str, u16) = (IN, 40_000);
 const SERVER: (&str, u16) = (OUT, 80);
 
-/// Packets so far, and the next one, to which the command applies.
+/// Packets so far, and the next one. The command applies to the next one.
 type Flow = (&'static str, Vec<(Side, Vec<u8>)>, (Side, Vec<u8>));
 
 fn flows() -> Vec<Flow> {
@@ -73,7 +73,8 @@ fn a_command_applies_to_the_next_packet_of_every_flow() {
     }
 }
 
-/// Both ends close, and the server opens a connection on the same ports.
+/// Returns a bench after both ends have closed, and the server has opened a connection on the same
+/// ports.
 fn opened_by_the_server(tcp_mode: &str) -> Bench {
     let rules = "allow out as \"out\"\nallow in to 10.0.0.5 as \"in\"";
     let mut bench = Bench::json(json!({ "rules": rules, "tcp": tcp_mode }));
@@ -188,7 +189,7 @@ fn count_packets_counts_every_packet() {
         let seen = if consolidate { 1..4 } else { 0..5 };
         assert_eq!(counted(&bench)[seen.clone()], want[seen.clone()], "{consolidate}");
         if consolidate {
-            assert!(bench.graph.fast_path().packets > 0);
+            assert!(bench.graph.report().fast_path().packets > 0);
         }
         bench.graph.finish(&mut bench.pool);
         assert_eq!(counted(&bench)[seen.clone()], want[seen], "the end of flows adds nothing");

@@ -10,14 +10,14 @@ use serde_json::json;
 const CLIENT: (&str, u16) = (IN, 40_000);
 const SERVER: (&str, u16) = (OUT, 80);
 
-/// The three packets that open a connection from inside.
+/// Opens a connection from inside, by three packets.
 fn open(bench: &mut Bench) {
     assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, SYN, 100, 0, 0)), Passed);
     assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, SYN | ACK, 500, 101, 0)), Passed);
     assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, ACK, 101, 501, 0)), Passed);
 }
 
-/// Both sides have sent FIN.
+/// Closes the connection: both sides send FIN.
 fn close(bench: &mut Bench) {
     assert_eq!(bench.send(Inside, &tcp(CLIENT, SERVER, FIN | ACK, 101, 501, 0)), Passed);
     assert_eq!(bench.send(Outside, &tcp(SERVER, CLIENT, FIN | ACK, 501, 102, 0)), Passed);
@@ -261,7 +261,8 @@ fn recorded_actions_are_stale_after_the_rules_change() {
         let recording = &recorder.0[0];
         assert_eq!((recording.repeats(), recording.functions.len()), (repeats, 0));
         let event = recording.events[0];
-        let holds = |bench: &Bench| bench.graph.stages()[0].event_holds(event, 0, bench.graph.records());
+        let holds =
+            |bench: &Bench| bench.graph.stages()[0].event_holds(event, 0, bench.graph.flows().records());
         assert!(!holds(&bench));
         bench.control("default reject");
         assert!(holds(&bench));

@@ -74,7 +74,7 @@ fn connections_whose_beginning_was_not_seen_are_reset() {
         assert_eq!(bench.send(Inside, &icmp(IN, OUT, 0, 1)), invalid);
         assert!(bench.answers.is_empty());
     }
-    // Rules may let them pass, and a connection that was seen goes on.
+    // Rules may let them pass, and a visible connection continues.
     let rules = "allow out state invalid\nallow out";
     let mut bench = Bench::json(serde_json::json!({ "rules": rules, "pickup": "reject" }));
     assert_eq!(bench.send(Inside, &tcp((IN, 40_000), (OUT, 80), ACK, 100, 500, 10)), Passed);

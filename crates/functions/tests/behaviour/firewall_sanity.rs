@@ -113,7 +113,7 @@ fn settings_override_the_default() {
     assert_eq!(bench.send(Outside, &labelled), Dropped(DropReason::FirewallDefault));
 }
 
-/// Link control packets and frames.
+/// Returns link control packets and frames.
 fn link_control() -> Vec<Vec<u8>> {
     let icmp6 = |from: &str, to: &str, kind: u8, hop_limit: u8| {
         let mut frame = ip(from, to, 58, &[&[kind, 0, 0, 0, 0, 0, 0, 0][..], &[0; 16]].concat());

@@ -34,7 +34,8 @@ fn server() -> Endpoint {
     v4(10, 0, 0, 20, 8443)
 }
 
-/// Options with the same expected output: batches of one or several, slow path or fast path.
+/// Returns options with the same expected output: batches of one or several, slow path or fast
+/// path.
 fn ways() -> [Options; 2] {
     [true, false].map(|consolidate| Options { consolidate, ..options() })
 }
@@ -65,8 +66,7 @@ fn asks(bench: &mut Bench, at_ns: u64, network: &[u8], to: Endpoint) -> Endpoint
     mapped
 }
 
-/// Sends the server's packet, which must return to the client, from the endpoint that the client
-/// asked.
+/// Sends the server's packet; it must return to the client from the endpoint that the client used.
 fn answers(bench: &mut Bench, at_ns: u64, network: &[u8], from: Endpoint) {
     let sent = bench.one(at_ns, Side::Inside, network);
     assert_eq!(sent.iter().map(|of| of.0).collect::<Vec<_>>(), [Side::Inside], "{:?}", bench.drops());
@@ -95,7 +95,7 @@ fn a_firewall_judges_each_pass() {
             assert_eq!(bench.one(T, Side::Inside, &syn), [], "{rules}");
             assert_eq!(bench.drops(), [(reason, 1)], "{rules}");
             assert_eq!(bench.graph.counters().flows_live, 0);
-            assert_eq!(bench.graph.records().live(), 0, "neither pass leaves a flow");
+            assert_eq!(bench.graph.flows().records().live(), 0, "neither pass leaves a flow");
             assert_eq!(
                 bench.graph.stages()[1].shared().pools.iter().map(|pool| pool.in_use()).sum::<u32>(),
                 0
@@ -119,14 +119,17 @@ fn a_firewall_judges_each_pass() {
         assert_eq!(counter_of(&bench, 0, "judged"), 2, "once in each pass");
         assert_eq!(bench.graph.stages()[0].counters().packets, 20);
         let counters = bench.graph.counters();
-        assert_eq!((counters.flows_started, counters.flows_live, bench.graph.records().live()), (1, 1, 2));
+        assert_eq!(
+            (counters.flows_started, counters.flows_live, bench.graph.flows().records().live()),
+            (1, 1, 2)
+        );
         // A rule that was disabled ends the second pass, and with it the connection.
         bench.graph.stage_mut(0).unwrap().control("rule 2 disable").unwrap();
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(client(), external(), ACK, b"")), []);
         assert_eq!(bench.one(T + 9, Side::Inside, &tcp(server(), mapped, ACK, b"")), []);
         assert_eq!(bench.drops(), [("firewall-default", 2)]);
         bench.advance(T + 20_000_000 * SECOND_NS);
-        assert_eq!(bench.graph.records().live(), 0);
+        assert_eq!(bench.graph.flows().records().live(), 0);
     }
     for options in ways() {
         let mut bench = outside("firewall", &json!({"rules": "", "default": "deny"}), options);
@@ -221,7 +224,7 @@ fn a_whitelist_judges_the_second_pass() {
     let question = udp(client(), v4(203, 0, 113, 1, 53), b"question");
     let inner = v4(10, 0, 0, 20, 53);
     for options in ways() {
-        // Nobody inside has asked the NAT's address and another port.
+        // No inside host has sent a request to the NAT's address and another port.
         let mut bench = inside("whitelist", &json!({}), options);
         assert_eq!(bench.one(T, Side::Inside, &question), []);
         assert_eq!(bench.drops(), [("whitelist-unsolicited", 1)]);

@@ -233,7 +233,7 @@ fn smuggling_is_reported_and_dropped() {
     }
 }
 
-/// A body that ends where readers disagree, behind a first line of any kind.
+/// A message after its first line; readers disagree about the end of the body.
 const DISAGREED: &str = "Host: x\r\nContent-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX";
 
 #[test]

@@ -69,7 +69,7 @@ fn commands_apply_to_connections_in_each_state() {
     for ((what, before, next), row) in CONNECTIONS.into_iter().zip(TABLE) {
         for ((command, on_down), want) in DECISIONS.into_iter().zip(row) {
             let mut bench = Bench::new(&config(on_down));
-            // A client whose connections go to the second server.
+            // A client with connections to the second server.
             let goes_to_second = |port: &u16| {
                 let mut probe = Bench::new(&config(on_down));
                 probe.pass(&tcp(&format!("198.51.100.7:{port}"), VIP, SYN, b""))[33] == 2

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use Expect::{Answered, Dropped, Sent};
 
-/// One server per service, so that every row has one outcome.
+/// Returns a configuration with one server per service, so that every row has one outcome.
 fn config() -> Value {
     json!({
         "answer_ping": true,

@@ -53,8 +53,7 @@ fn client(i: u16) -> String {
 struct Model {
     status: BTreeMap<u8, &'static str>,
     server: BTreeMap<u16, u8>,
-    /// Clients whose connection began with a SYN that no server has acknowledged: answers here do
-    /// not acknowledge it.
+    /// Clients with a SYN that no server has acknowledged: answers here do not acknowledge it.
     unanswered: BTreeSet<u16>,
 }
 

@@ -42,7 +42,7 @@ fn to_server(bench: &mut Bench, from: &str, payload: &[u8]) -> u8 {
     bench.pass(&udp(from, VIP, payload))[33]
 }
 
-/// Opens a connection to whose client the server issues this connection ID; returns the server.
+/// Opens a connection, in which the server issues this connection ID; returns the server.
 fn open(bench: &mut Bench, from: &str, cid: &[u8]) -> u8 {
     let server = to_server(bench, from, &long(0, &[from.len() as u8; 8], b"cl"));
     let answer = udp(&format!("10.0.0.{server}:443"), from, &long(2, b"cl", cid));
@@ -94,7 +94,7 @@ fn packets_of_an_unknown_connection_go_to_one_server() {
     };
     assert_eq!(of(&mut bench, &|i| short(b"CONNECID", i as u8), 0).len(), 1);
     assert_eq!(bench.counter(UNKNOWN), 20);
-    // The client's first packets, from other ports, as behind a NAT that restarts.
+    // The client's first packets, from other ports, as after a restart of a NAT.
     assert_eq!(of(&mut bench, &|_| long(0, b"anything", b"cl"), 100).len(), 1);
     // No QUIC: by ports.
     assert!(of(&mut bench, &|_| [&[0xc0, 0, 0, 0, 1, 200][..], &[0; 300]].concat(), 200).len() > 1);
@@ -129,7 +129,7 @@ fn a_flow_takes_the_fast_path_after_its_servers_first_packet() {
         assert_eq!(to_server(&mut bench, &client(0), &short(b"serverid", salt)), server);
         bench.reply(&udp(&format!("10.0.0.{server}:443"), &client(0), &short(b"cl", salt)));
     }
-    assert!(bench.graph.fast_path().packets > 10);
+    assert!(bench.graph.report().fast_path().packets > 10);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn client(i: u16) -> String {
     format!("198.51.100.7:{}", 20_000 + i)
 }
 
-/// Returns the server to which an output packet goes.
+/// Returns the server that an output packet goes to.
 fn server_of(frame: &[u8]) -> u8 {
     assert_eq!(frame[30..33], [10, 0, 0]);
     frame[33]
@@ -178,8 +178,7 @@ fn finish_keeps_flows_and_takes_no_new_ones() {
         assert_eq!(bench.reply(&reply(server, i)), from_vip(i));
     }
     assert!((500..600).all(|i| server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b""))) != 2));
-    // A client that opens a new connection on the ports of one that was reset gets a server that is
-    // up.
+    // A client that reuses the ports of a reset connection gets a server that is up.
     let (&i, _) = servers.iter().find(|&(_, &s)| s == 2).unwrap();
     bench.pass(&tcp(&client(i), VIP, RST, b""));
     let to = server_of(&bench.pass(&tcp(&client(i), VIP, SYN, b"")));
@@ -282,7 +281,8 @@ fn a_lost_server_is_a_recorded_event() {
     assert_eq!((recording.functions.len(), recording.events.len(), recording.lost), (1, 1, 0));
     let event = recording.events[0];
     let server = server_of(out[0].data());
-    let holds = |bench: &Bench| bench.graph.stages()[0].event_holds(event, record, bench.graph.records());
+    let holds =
+        |bench: &Bench| bench.graph.stages()[0].event_holds(event, record, bench.graph.flows().records());
     assert!(!holds(&bench));
     bench.control(&format!("server s{} down", server % 4 + 1));
     assert!(!holds(&bench), "another server");

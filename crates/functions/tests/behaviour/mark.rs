@@ -1,5 +1,5 @@
-//! The marker in a graph. Frames are compared with ones that are put together field by field, and
-//! read by tshark.
+//! The marker in a graph. Frames are compared with frames assembled field by field, and with
+//! tshark's reading.
 
 use crate::meter_support::*;
 use crate::tshark_support::{fields_of, is_there};
@@ -126,7 +126,8 @@ fn fragments_are_marked_alike() {
 fn tenants_are_of_flows() {
     let mut bench = marker("tenant 7 out from 10.0.0.0/8\ntenant 9 in to 10.0.0.0/8\ntenant 65535");
     let (a, b) = (client(4), server(4));
-    let tenant = |bench: &Bench| bench.graph.records().header(bench.graph.records().live() - 1).tags;
+    let tenant =
+        |bench: &Bench| bench.graph.flows().records().header(bench.graph.flows().records().live() - 1).tags;
     for (number, from, to, side) in [
         (7, a, b, Side::Inside),
         (9, v4(192, 0, 2, 9, 1), v4(10, 0, 0, 9, 1), Side::Outside),
@@ -178,7 +179,7 @@ fn known_flows_follow_rules() {
             through(&mut bench, Side::Outside, &behind(tags, &answer));
         }
         assert_eq!(bench.graph.counters().flows_started, 1, "{text}");
-        let path = bench.graph.fast_path();
+        let path = bench.graph.report().fast_path();
         assert!(path.packets >= 30 && path.failed == 0, "{text}: {path:?}");
     }
 }

@@ -29,7 +29,7 @@ fn mirror(config: &Value) -> Bench {
     bench("mirror", config)
 }
 
-/// Headers of a copy behind its Ethernet header.
+/// Headers of a copy after its Ethernet header.
 fn headers_len(protocol: &str, outer: u8) -> usize {
     let network = if outer == 4 { 20 } else { 40 };
     network + if protocol == "erspan3" { 20 } else { 16 }
@@ -111,7 +111,7 @@ fn reads(protocol: &str, outer: u8, inner: u8) {
         let (dscp, ttl) =
             if outer == 4 { ("ip.dsfield.dscp", "ip.ttl") } else { ("ipv6.tclass.dscp", "ipv6.hlim") };
         assert!(field(dscp).starts_with('9') && field(ttl).starts_with('7'), "{what}");
-        // The frame of a copy is turned round where the original came from the collector's side.
+        // A copy of a packet that arrived on the collector's side has its MAC addresses swapped.
         let ends = if *side == Side::Outside {
             "02:00:00:00:00:01,02:00:00:00:00:02"
         } else {
@@ -219,12 +219,12 @@ fn selected_packets_are_copied() {
     assert!((1_800..2_200).contains(&copies), "{copies} of 20,000 packets, expected 2,000");
 }
 
-/// After the first ones of a flow, the others follow rules, and so do the functions beside.
+/// After its first packets, a flow follows rules, in the mirror and in its neighbours.
 #[test]
 fn packets_that_are_not_copied_follow_rules() {
     for more in [json!({ "first": 3 }), json!({})] {
         let (_, bench) = copies(&vxlan(more.clone()), 5, 40);
-        let path = bench.graph.fast_path();
+        let path = bench.graph.report().fast_path();
         assert!(path.packets >= 330, "{more}: {path:?}");
     }
 }
@@ -247,7 +247,7 @@ fn copies_leave_directly() {
         let visited = bench.graph.stages().iter().map(|stage| stage.counters().packets);
         assert_eq!(visited.collect::<Vec<_>>(), [1, 1, 1]);
         assert!(bench.graph.counters().add_up());
-        // Nothing comes to it behind the firewall.
+        // The firewall drops the packet before the mirror.
         assert!(sent(&mut bench, SECOND_NS, Side::Outside, &udp(host(4, 3), host(4, 2), b"x")).is_empty());
     }
 }

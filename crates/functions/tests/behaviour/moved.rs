@@ -1,7 +1,7 @@
 //! A flow that moves from graph to graph again and again is processed as if it had stayed.
 //!
 //! State shared by flows does not move with them. The tests therefore use functions, or
-//! configurations of them, whose flows share nothing but counters.
+//! configurations of them, with flows that share only counters.
 
 use crate::flow_support::{BALANCER, FIREWALL, FLOWS, MONITOR, Outcome, SEED, stages};
 use graph::{Graph, Options};
@@ -67,22 +67,22 @@ impl Unit {
     /// Takes over all flows of another unit.
     fn take_over(&mut self, from: &mut Unit, now_ns: u64) {
         self.graph.handle_timeout(now_ns, &mut self.pool);
-        let records = from.graph.records();
+        let records = from.graph.flows().records();
         let live: Vec<u32> =
             records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();
         let mut saved = vec![];
         for record in live {
             saved.clear();
-            from.graph.save_flow(record, &mut saved);
-            self.graph.restore_flow(&saved, &mut self.pool).unwrap();
-            from.graph.release_flow(record);
+            from.graph.flows_mut().save(record, &mut saved);
+            self.graph.flows_mut().restore(&saved, &mut self.pool).unwrap();
+            from.graph.flows_mut().release(record);
         }
         assert_eq!(from.graph.counters().flows_live, 0);
     }
 }
 
-/// A few hundred flows of all kinds within more than half an hour, so that flows idle and end. Held
-/// fragments belong to no flow yet, so there are none.
+/// Returns a few hundred flows of all kinds within more than half an hour, so that flows idle and
+/// end. Held fragments belong to no flow yet, so there are none.
 fn profile(payload: Payload) -> TrafficProfile {
     TrafficProfile {
         seed: SEED,
@@ -111,8 +111,8 @@ fn counters(unit: &Unit) -> Vec<u64> {
     unit.graph.stages().iter().flat_map(|stage| of_flows(&**stage)).collect()
 }
 
-/// Plays traffic to responding servers through functions whose flows stay and through functions
-/// whose flows move. Returns the number of dropped packets.
+/// Plays traffic to responding servers once without and once with moves of its flows. Returns the
+/// number of dropped packets.
 fn check(functions: &[(&str, &str)], payload: Payload) -> u64 {
     let names: Vec<&str> = functions.iter().map(|(name, _)| *name).collect();
     let mut stays = Unit::new(functions);

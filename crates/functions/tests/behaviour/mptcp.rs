@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 const VERSIONS: [MptcpVersion; 2] = [MptcpVersion::V0, MptcpVersion::V1];
 
-/// An address of the client, which has several.
+/// Returns an address of the client, which has several.
 fn client(address: u8) -> Endpoint {
     v4(10, 0, address, 1, 40_000 + u16::from(address))
 }
@@ -35,7 +35,7 @@ fn shake_hands(bench: &mut Bench, side: Side, packets: &[Vec<u8>; 3]) {
     }
 }
 
-/// A bench through which a connection of a client inside has begun, with one more sub-flow.
+/// Returns a bench through which a connection of a client inside has begun, with one more sub-flow.
 fn two_subflows(duplicates: &str, version: MptcpVersion) -> (Bench, MultipathConnection, [Subflow; 2]) {
     let mut bench = mptcp(duplicates);
     let connection = MultipathConnection::new(version, 7);
@@ -178,7 +178,7 @@ fn segments_are_found_within_their_mapping() {
         assert_eq!(bench.one(SECOND_NS, Side::Inside, &copy).len(), usize::from(passes), "{offset}");
     }
     assert_eq!(counters(&bench, ["bytes_duplicate", "bytes_unmapped"]), [300 + 800 + 50 + 10 + 10, 0]);
-    // The rest of a sub-flow goes on without mappings.
+    // The rest of a sub-flow has no mappings.
     let rest = DataMapping { len: 0, subflow: subflows[1].sent[0] + 1, ..mapping };
     let segment = connection.segment(&subflows[1], Some(rest), &[9; 10]);
     bench.through(SECOND_NS, Side::Inside, &segment);
@@ -202,7 +202,7 @@ fn connections_beyond_the_limit_are_refused_until_others_are_idle() {
     assert_eq!(counters(&bench, ["connections", "connections_refused"]), [3, 1]);
 }
 
-/// A connection whose sub-flows move, one after another, goes on as if it had stayed.
+/// A connection that moves sub-flow by sub-flow behaves as if it had stayed.
 #[test]
 fn connection_that_moves_is_one_that_stays() {
     let unit = || {
@@ -239,15 +239,15 @@ fn connection_that_moves_is_one_that_stays() {
 }
 
 fn move_all(from: &mut Bench, to: &mut Bench) {
-    let records = from.graph.records();
+    let records = from.graph.flows().records();
     let is_live = |&record: &u32| records.header(record).has(RecordHeader::FLAG_LIVE);
     let live: Vec<u32> = records.used().filter(is_live).collect();
     assert!(live.len() >= 2);
     for record in live {
         let mut saved = vec![];
-        from.graph.save_flow(record, &mut saved);
-        to.graph.restore_flow(&saved, &mut to.pool).unwrap();
-        from.graph.release_flow(record);
+        from.graph.flows_mut().save(record, &mut saved);
+        to.graph.flows_mut().restore(&saved, &mut to.pool).unwrap();
+        from.graph.flows_mut().release(record);
     }
 }
 
@@ -311,8 +311,8 @@ proptest! {
     }
 }
 
-/// The packets of these tests are those that tshark takes for one connection: it computes the same
-/// tokens from keys, and the same numbers of data.
+/// tshark takes the packets of these tests for one connection: it computes the same tokens from
+/// keys, and the same data sequence numbers.
 #[test]
 fn tshark_sees_one_connection() {
     if !tshark_support::is_there() {

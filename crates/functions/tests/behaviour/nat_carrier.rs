@@ -57,7 +57,7 @@ fn udp_ports_are_held_down() {
         let mut bench = Bench::new(&config);
         let first = ended(&mut bench, "10.0.0.7");
         assert_eq!(ports_held(&bench), (1, 0));
-        // Another host's mapping is another port, and the old peer reaches nobody.
+        // Another host's mapping is another port, and the old peer reaches no host.
         let second = bench.udp_out("10.0.0.8:6000", "192.0.2.91:9");
         assert_ne!(second, first, "{selection}");
         assert_eq!(bench.outside(&udp(end(SERVER), first, b"late")).dropped(), NatNoMapping);
@@ -285,7 +285,7 @@ fn blocks_of_half_open_mappings_are_evicted() {
             refused += usize::from(matches!(syn, Fate::Dropped(_)));
         }
     }
-    // Of 16 blocks, eight are sampled, of which at most four have an open connection.
+    // Of 16 blocks, eight are sampled; at most four of them have an open connection.
     assert_eq!(refused, 0);
     open(&mut bench, "10.2.0.1:4000");
     for (host, external) in &idle {

@@ -216,7 +216,7 @@ fn hairpins_have_outside_addresses_at_both_ends() {
     }
 }
 
-/// The link outside has the outside prefix, or may have it, as that of a wire.
+/// Returns links outside that have the outside prefix, or may have it, as on a wire.
 fn shared_links() -> [LinkAddresses; 2] {
     let mut links = LinkAddresses::default();
     links.add_network(addr("2001:db8:1:d551::"), addr("2001:db8:1:d551:ffff:ffff:ffff:ffff"));
@@ -230,7 +230,7 @@ fn neighbours_with_the_outside_prefix_are_reached() {
         for links in shared_links() {
             println!("{name}");
             let mut bench = Bench::with_links(SHORT, links);
-            // Nobody inside has used the address: a neighbour's packets pass both ways.
+            // No inside host has used the address: a neighbour's packets pass both ways.
             let sent = opens(a, outer_b);
             came_out(&bench.inside(&sent), Outside, &sent, &opens(outer_a, outer_b));
             let sent = answers(outer_b, outer_a);
@@ -281,7 +281,7 @@ fn addresses_without_a_counterpart_are_dropped() {
             assert_eq!(bench.graph.counters().flows_live, 0, "a refused packet leaves no flow");
         }
     }
-    // The subnet-router anycast address, whose identifier would have to change.
+    // The subnet-router anycast address: its identifier would have to change.
     let routers = udp(at("fd01:203:405:1ab::", 5_000), at(REMOTE, 53), b"");
     assert_eq!(Bench::new(LONG).inside(&routers).dropped(), NatUntranslated);
 }
@@ -317,7 +317,7 @@ fn packets_of_known_flows_from_the_wrong_side_are_dropped() {
     }
 }
 
-/// Nobody outside can open a flow by which an inside host's packets leave untranslated.
+/// No outside host can open a flow that makes an inside host's packets leave untranslated.
 #[test]
 fn inside_addresses_are_not_reached_from_outside() {
     let [inner, outer, remote] = [HOST[0], HOST[1], REMOTE].map(addr);
@@ -371,12 +371,12 @@ fn words() -> impl Strategy<Value = u128> {
         .prop_map(|words| words.iter().fold(0, |number, &word| number << 16 | u128::from(word)))
 }
 
-/// Prefix lengths; half of them have a subnet to adjust.
+/// Generates prefix lengths; half of them have a subnet to adjust.
 fn prefix_len() -> impl Strategy<Value = u32> {
     prop_oneof![Just(48), 48u32..=64]
 }
 
-/// Mask of the bits after a prefix.
+/// Returns the mask of the bits after a prefix.
 fn hosts(len: u32) -> u128 {
     u128::MAX >> len
 }

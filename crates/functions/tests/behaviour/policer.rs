@@ -20,7 +20,7 @@ fn server(number: u8) -> Endpoint {
     v4(192, 0, 2, number, 53)
 }
 
-/// A configuration that passes two packets at once, and 128 bytes per second.
+/// Returns a configuration that passes two packets at once, and 128 bytes per second.
 fn two_at_once(more: Value) -> Value {
     let mut config = json!({ "rate": "1024bps", "burst": "256B" });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());

@@ -8,7 +8,7 @@ use nf::record::RecordHeader;
 use nf::{Registry, Setup};
 use packet::{PacketPool, Side};
 
-/// One function in a graph, whose configuration's digest is set as that of a policy is.
+/// One function in a graph, with its configuration's digest set as for a policy.
 struct Unit {
     graph: Graph,
     pool: PacketPool,
@@ -38,14 +38,14 @@ impl Unit {
 
     /// Takes the only flow over.
     fn take_over(&mut self, from: &mut Unit) {
-        let records = from.graph.records();
+        let records = from.graph.flows().records();
         let live = |record: &u32| records.header(*record).has(RecordHeader::FLAG_LIVE);
         let record = records.used().find(live).unwrap();
         let mut saved = vec![];
-        from.graph.save_flow(record, &mut saved);
+        from.graph.flows_mut().save(record, &mut saved);
         self.at_ns = from.at_ns;
-        self.graph.restore_flow(&saved, &mut self.pool).unwrap();
-        from.graph.release_flow(record);
+        self.graph.flows_mut().restore(&saved, &mut self.pool).unwrap();
+        from.graph.flows_mut().release(record);
     }
 
     /// Learns that the first fragment of a datagram has passed.
@@ -55,7 +55,7 @@ impl Unit {
         self.graph.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
     }
 
-    /// The flows of the default, of each rule, and of invalid packets.
+    /// Returns the flows of the default, of each rule, and of invalid packets.
     fn flows(&self) -> Vec<u64> {
         self.graph.stages()[0].shared().rules.iter().map(|rule| rule.flows).collect()
     }

@@ -302,20 +302,20 @@ fn over(mut benches: Vec<Bench>) -> (Vec<u64>, Vec<String>) {
 /// one after every n packets.
 fn moving(config: &Value, arrivals: &[Arrival], every: usize) -> (Vec<u64>, Vec<String>) {
     let mut benches = [bench("redundancy", config), bench("redundancy", config)];
-    let commons = benches[0].graph.share();
-    benches[1].graph.join(commons);
+    let commons = benches[0].graph.sharing().share();
+    benches[1].graph.sharing().join(commons);
     for (number, arrivals) in arrivals.chunks(every).enumerate() {
         let here = number % 2;
         benches[here].batch(arrivals);
-        let records = benches[here].graph.records();
+        let records = benches[here].graph.flows().records();
         let live: Vec<u32> =
             records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).collect();
         for record in live {
             let (mut saved, [one, other]) = (vec![], &mut benches);
             let (from, to) = if here == 0 { (one, other) } else { (other, one) };
-            from.graph.save_flow(record, &mut saved);
-            to.graph.restore_flow(&saved, &mut to.pool).unwrap();
-            from.graph.release_flow(record);
+            from.graph.flows_mut().save(record, &mut saved);
+            to.graph.flows_mut().restore(&saved, &mut to.pool).unwrap();
+            from.graph.flows_mut().release(record);
         }
     }
     over(benches.into())

@@ -10,7 +10,7 @@ use packet::split_mix;
 
 use crate::consolidated::{Function, check_all, conversations, options, steps_side_by_side};
 
-/// Order in which two sides run.
+/// Execution order of two sides.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Order {
     /// In parallel: the other side on a thread of its own.
@@ -70,7 +70,7 @@ const WRITER: Function = ("probe", r#"{"writes_payload": true}"#, &[]);
 const REMARK: Function = ("remark", "{}", &[]);
 const MONITOR: Function = ("monitor", r#"{"active_timeout": "20ms"}"#, &[]);
 
-/// Share of the fast-path packets whose state functions run in parallel.
+/// Returns the share of fast-path packets with parallel state functions.
 fn share(graph: &[Function], payload: Payload) -> f64 {
     let traffic = conversations(graph, 3, payload);
     let paths = (0..6).map(|seed| check_all(graph, options(0), &traffic, seed).path);

@@ -206,6 +206,6 @@ fn known_flows_pass_without_a_call() {
         bench.through(SECOND_NS, Side::Inside, &tcp(client, server, ACK, b"data"));
         bench.through(SECOND_NS, Side::Outside, &tcp(server, client, ACK, b"data"));
     }
-    let path = bench.graph.fast_path();
+    let path = bench.graph.report().fast_path();
     assert_eq!((path.packets, path.recorded), (40, 0), "rules are predicted");
 }

@@ -144,7 +144,7 @@ fn an_unsolicited_datagram_leaves_no_state() {
         assert!(!comes_in(&mut bench, u64::from(number), v4(100, b, c, d, 53), host(1)));
     }
     let shared = bench.graph.stages()[0].shared();
-    assert_eq!((shared.sets[0].len(), shared.sets[1].len(), bench.graph.records().live()), (0, 0, 0));
+    assert_eq!((shared.sets[0].len(), shared.sets[1].len(), bench.graph.flows().records().live()), (0, 0, 0));
 }
 
 #[test]

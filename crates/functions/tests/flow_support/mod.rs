@@ -1,6 +1,6 @@
-//! Common parts of tests that play one traffic to several graphs: functions whose flows share
-//! nothing but counters, and the outcome of a packet.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+//! Common parts of tests that play one traffic to several graphs: functions with flows that share
+//! only counters, and the outcome of a packet.
+#![allow(clippy::unwrap_used)] // A test fails by panicking.
 
 use graph::Graph;
 use nf::stage::Stage;

@@ -60,17 +60,17 @@ impl Talk {
         talk
     }
 
-    /// A connection whose opening is not seen.
+    /// Creates a connection without a visible handshake.
     pub fn midstream(port: u16) -> Talk {
         Talk::between(v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, port))
     }
 
-    /// The same between these endpoints.
+    /// Creates a connection between these endpoints.
     pub fn between(client: Endpoint, server: Endpoint) -> Talk {
         Talk { client, server, next: FIRST, at_ns: SECOND_NS, is_scaled: false, segments: vec![] }
     }
 
-    /// The same with windows for everything.
+    /// Gives both ends windows for everything.
     pub fn scaled(self) -> Talk {
         Talk { is_scaled: true, ..self }
     }

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::{SECOND_NS, Talk, packet, stage};
 
-/// A unit with one flow, with the graph's layout, of a function whose state is a `T`.
+/// A unit with one flow, with the graph's layout, of a function with state `T`.
 struct Unit<T> {
     stage: Box<dyn Stage>,
     records: FlowRecords,

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use crate::ids_support::*;
 
-/// A rule about datagrams or segments with `evil`.
+/// Returns a rule about datagrams or segments with `evil`.
 fn rule(action: &str, protocol: &str, options: &str, sid: u32) -> String {
     format!(
         "{action} {protocol} any any -> any any (msg:\"{action}\"; content:\"evil\"; {options} sid:{sid};)\n"
@@ -143,7 +143,7 @@ fn a_rejected_datagram_is_answered_with_an_error() {
     assert_eq!(end(bench).drops, [("ids-rejected", 1)]);
 }
 
-/// A rule that asks for more than is supported blocks anyway.
+/// A rule that requires an unsupported action blocks anyway.
 #[test]
 fn rules_that_reject_receivers_reject_senders() {
     for action in ["rejectdst", "rejectboth"] {
@@ -160,7 +160,7 @@ fn a_rule_that_would_block_is_skipped_only_if_so_configured() {
         config.as_object_mut().unwrap().retain(|_, value| !value.is_null());
         registry.find("ids").unwrap().make(&config, nf::Setup::new(7, 16)).map(drop)
     };
-    // One with a feature that is not supported, and one that is wrong.
+    // An unsupported and an invalid option.
     for options in ["filesize:>7;", "depth:x;"] {
         for action in ["drop", "reject", "rejectboth"] {
             let one_line = rule("alert", "udp", "", 1) + "\n" + &rule(action, "tcp", options, 2);

@@ -23,7 +23,7 @@ fn answered(response: &[u8], len: usize) -> Seen {
     watch(RULE, &talk.segments)
 }
 
-/// A body of this length with the literal at this offset.
+/// Returns a body of this length with the literal at this offset.
 fn body(len: usize, at: usize) -> Vec<u8> {
     let mut body = b"benign ".repeat(len / 7 + 1);
     body.truncate(len);

@@ -4,7 +4,7 @@ use signatures::inspect::{FLOW_STEPS_MAX, FLOW_STEPS_PER_PACKET, PACKET_STEPS_MA
 
 use crate::ids_support::*;
 
-/// A rule that backtracks in repetitive input, and one that does not.
+/// Returns a rule that backtracks in repetitive input, and a rule that does not.
 fn rules(count: u32) -> String {
     let slow = |sid: u32| {
         format!(

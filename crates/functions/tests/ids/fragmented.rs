@@ -24,7 +24,7 @@ fn ends(port: u16, v6: bool) -> (Endpoint, Endpoint) {
     }
 }
 
-/// 96 bytes with the content across the border of fragments of 48 bytes.
+/// Returns 96 bytes with the content across the border of fragments of 48 bytes.
 fn secret() -> Vec<u8> {
     let mut payload = vec![b'x'; 96];
     payload[30..48].copy_from_slice(b"SECRET-IN-DATAGRAM");
@@ -45,7 +45,7 @@ fn arrivals(parts: &[Vec<u8>]) -> Vec<Arrival> {
     (0..).zip(parts).map(arrival).collect()
 }
 
-/// Whole datagrams of each protocol, and the rules that match them.
+/// Returns whole datagrams of each protocol, and the rules that match them.
 fn datagrams() -> Vec<(Vec<u8>, Vec<u32>)> {
     let of = |v6: bool| {
         let (from, to) = ends(6_000, v6);
@@ -146,7 +146,7 @@ alert udp any any -> any 6000 (msg:"once"; sid:3;)
     assert_eq!(watch(rules, &arrivals(&parts)).reported, [(1, 1), (1, 3), (2, 1), (3, 2)]);
 }
 
-/// A datagram without a match.
+/// Returns a datagram without a match.
 fn harmless(len: usize) -> Vec<u8> {
     let (from, to) = ends(6_001, false);
     udp(from, to, &vec![b'.'; len])
@@ -189,7 +189,7 @@ fn incomplete_datagrams_are_dropped_after_the_timeout() {
         let mut bench = ids(RULES);
         arrivals(&parts[1..3]).iter().for_each(|part| bench.batch(std::slice::from_ref(part)));
         bench.one(SECOND_NS + 5 * MS_NS, Side::Inside, &parts[0]);
-        // The first one releases the others, whose wait began here.
+        // The first one releases the others; their wait began here.
         let due_ns = SECOND_NS + 5 * MS_NS + seconds * SECOND_NS;
         assert!(bench.graph.next_timeout_ns() <= due_ns);
         for (at_ns, held, drops) in
@@ -264,7 +264,7 @@ impl Unit {
         Unit { graph: Graph::new(stages, options()).unwrap(), pool: PacketPool::new(4_096), out: vec![] }
     }
 
-    /// Sends a packet through; returns those that leave, from the IP header on.
+    /// Sends a packet through; returns the output, from the IP header on.
     fn process(&mut self, network: &[u8]) -> Vec<Vec<u8>> {
         let packet = packet(SECOND_NS, Side::Inside, network);
         self.graph.process(&mut vec![packet], &mut self.out, &mut self.pool);
@@ -278,10 +278,10 @@ impl Unit {
     /// Moves the flow to another unit, which knows that its first fragment passed.
     fn hand_over(&mut self, other: &mut Unit, first: &[u8]) {
         let mut saved = vec![];
-        let record = self.graph.records().used().next().unwrap();
-        self.graph.save_flow(record, &mut saved);
-        other.graph.restore_flow(&saved, &mut other.pool).unwrap();
-        self.graph.release_flow(record);
+        let record = self.graph.flows().records().used().next().unwrap();
+        self.graph.flows_mut().save(record, &mut saved);
+        other.graph.flows_mut().restore(&saved, &mut other.pool).unwrap();
+        self.graph.flows_mut().release(record);
         let mut first = [packet(SECOND_NS, Side::Inside, first)];
         other.graph.classify(&mut first, |_| {});
         other.graph.classifier_mut().learn_elsewhere(&first[0], &mut vec![]);
@@ -307,7 +307,7 @@ fn held_fragments_move_with_their_flow() {
             let after = there.graph.counters();
             assert_eq!(after.packets_pending, 0);
             assert_eq!(after.packets_in - 1 + at as u64, after.packets_out + after.dropped());
-            here.graph.start_anew(0, &mut here.pool);
+            here.graph.restart(0, &mut here.pool);
             assert!(here.graph.counters().add_up());
         }
     }

@@ -33,7 +33,8 @@ fn same(rules: &str, talk: &Talk) -> usize {
     compared.same
 }
 
-/// A rule for each decoy. Some share an anchor, and some have other ports, directions or protocols.
+/// Returns a rule for each decoy. Some share an anchor, and some have other ports, directions or
+/// protocols.
 fn decoy_rules() -> String {
     let rule = |number: usize| {
         let (protocol, port, flow) = match number % 10 {

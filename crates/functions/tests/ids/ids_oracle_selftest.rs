@@ -104,7 +104,7 @@ alert tcp any any -> any any (flags:S; sid:12;)"#;
     assert!(captures.is_empty() || found == (1..=12).collect(), "{found:?}");
 }
 
-/// The segmentations of the tests.
+/// Returns the segmentations of the tests.
 fn renderings(size: usize) -> [Rendering; 6] {
     [
         Rendering::At(size),
@@ -154,7 +154,7 @@ fn rule(options: &str) -> String {
     format!("alert tcp any any -> any any ({options}; sid:1;)")
 }
 
-/// Returns the turns in which one rule with these options reports.
+/// Returns the turns with a report of a rule with these options.
 fn turns_of(options: &str, turns: &[&str]) -> Vec<u64> {
     reported(&rule(options), turns).into_iter().map(|(turn, _)| turn).collect()
 }

@@ -27,7 +27,7 @@ alert tcp any any -> any any (msg:"marked"; flowbits:isset,posted; dsize:>20; si
 drop tcp any any -> any any (msg:"tls"; content:"|16 03 01|"; sid:9;)
 "#;
 
-/// Rules about HTTP messages, and one that tests another one's flowbit.
+/// Rules about HTTP messages; the last tests another rule's flowbit.
 const OF_MESSAGES: &str = r#"
 alert http any any -> any any (msg:"method"; http.method; content:"POST"; flowbits:set,posted; sid:21;)
 alert http any any -> any any (msg:"uri"; http.uri; content:"/b"; sid:22;)

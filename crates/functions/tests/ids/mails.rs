@@ -6,7 +6,7 @@ const EVIL: &str = r#"alert smtp any any -> any any (msg:"evil file"; flow:to_se
 /// `evil literal` in Base64.
 const FILE: &str = "ZXZpbCBsaXRlcmFs";
 
-/// A mail with a text and, as a file, this one.
+/// Returns a mail with a text and, as a file, this one.
 fn mail(coding: &str, file: &str) -> String {
     format!(
         "From: a@example.org\r\nContent-Type: multipart/mixed; boundary=\"b\"\r\n\r\n--b\r\n\r\nevil literal, in the text\r\n\
@@ -14,7 +14,7 @@ fn mail(coding: &str, file: &str) -> String {
     )
 }
 
-/// A session that begins, up to the reply to `DATA`.
+/// Returns a session that begins, up to the reply to `DATA`.
 fn session(reply: &str) -> Talk {
     let mut talk = Talk::open(25);
     talk.says(Server, "220 mail.example\r\n").says(Client, "EHLO client.example\r\n");
@@ -109,8 +109,7 @@ fn of_a_long_mail_the_first_bytes_are_inspected() {
     }
 }
 
-/// A mail of which only the beginning is inspected is counted once, however it is cut into
-/// segments.
+/// A mail inspected only in part is counted once, however it is cut into segments.
 #[test]
 fn the_rest_of_a_long_mail_is_counted_in_any_segments() {
     let text =

@@ -75,7 +75,7 @@ fn own_alerts(seen: &Seen) -> Vec<(u32, packet::Addr)> {
 
 const IN_PARTS: &str = r#"drop tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)"#;
 
-/// Sends a connection whose halves of evil are separated by these connections, with 1 MiB of memory
+/// Sends a connection with these connections between its two halves of `evil`, with 1 MiB of memory
 /// and further configuration.
 fn beside(others: Vec<Talk>, more: Value) -> Seen {
     let mut talk = Talk::open(80);

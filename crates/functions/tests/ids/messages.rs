@@ -6,7 +6,7 @@ use serde_json::json;
 use crate::ids_oracle::plant::tls;
 use crate::ids_support::*;
 
-/// A DNS message (RFC 1035 4.1): a query, or a response with an address.
+/// Returns a DNS message (RFC 1035 4.1): a query, or a response with an address.
 fn dns(name: &str, is_response: bool) -> Vec<u8> {
     let mut encoded = vec![];
     for label in name.split('.') {
@@ -104,7 +104,7 @@ fn hellos_have_fingerprints() {
     }
 }
 
-/// The handshake message of a chain with a further certificate of this length, in records.
+/// Returns the handshake message of a chain with a further certificate of this length, in records.
 fn long_chain(len: usize) -> Vec<u8> {
     let sized = |bytes: &[u8]| [&(bytes.len() as u32).to_be_bytes()[1..], bytes].concat();
     let one = tls::certificate(b"CN=evil.example", b"CN=x", b"0A").unwrap();
@@ -242,7 +242,7 @@ fn a_buffer_that_was_not_sent_is_absent() {
     assert_eq!(of("User-Agent: evil\r\n"), [0; 0]);
 }
 
-/// A rule with these options.
+/// Returns a rule with these options.
 fn about(options: &str) -> String {
     format!(r#"alert http any any -> any any (msg:"about"; {options} sid:1;)"#)
 }
@@ -305,7 +305,7 @@ fn lines_of_one_name_form_one_header_at_the_first_line() {
     }
 }
 
-/// The rest of a greeting that is too long, or one behind too many lines, is counted.
+/// The rest of a greeting that is too long, or that follows too many lines, is counted.
 #[test]
 fn greetings_of_ssh_that_are_not_read_are_counted() {
     let rule = r#"alert ssh any any -> any any (msg:"x"; ssh.software; content:"evil"; sid:1;)"#;
@@ -340,7 +340,7 @@ fn empty_lines_before_a_request_hide_nothing() {
     }
 }
 
-/// The beginning of a connection whose protocol is known too late is counted.
+/// The unparsed beginning of a connection is counted if its protocol is known too late.
 #[test]
 fn a_beginning_that_is_not_parsed_is_counted() {
     let rules = about(r#"http.header; content:"evil";"#);

@@ -17,7 +17,7 @@ fn in_line(streams: StreamOptions, packets: &[Arrival]) -> Seen {
     end(bench)
 }
 
-/// A connection over IPv4 or IPv6.
+/// Returns a connection over IPv4 or IPv6.
 fn talk(is_v6: bool) -> Talk {
     let (client, server) = match is_v6 {
         false => (v4(10, 0, 0, 1, 40_000), v4(192, 0, 2, 1, 80)),

@@ -113,7 +113,8 @@ fn conversation(random: &mut Random) -> Vec<(Who, Vec<u8>)> {
     said
 }
 
-/// A rule for the whole content of each buffer of each message; and rules for anything else.
+/// Returns a rule for the whole content of each buffer of each message; and rules for anything
+/// else.
 fn rules_of(said: &[(Who, Vec<u8>)]) -> String {
     let (mut messages, mut asked) = (Messages::default(), BTreeSet::new());
     for (who, text) in said {

@@ -8,7 +8,7 @@ use crate::ids_support::*;
 const CASES: u64 = 3_000;
 const RULE: &str = r#"alert tcp any any -> any any (msg:"some"; flow:established; content:"ab"; sid:1;)"#;
 
-/// A conversation with this seed.
+/// Returns a conversation with this seed.
 fn conversation(seed: u64) -> Talk {
     let mut random = Random(seed);
     let mut talk = Talk::midstream(80);

@@ -18,8 +18,7 @@ alert tcp any any -> any any (msg:"answer"; flow:to_client; content:"200 OK"; si
 alert tcp any any -> any any (msg:"never"; flow:to_server; content:"SECRET"; sid:6;)
 "#;
 
-/// Returns the alerts of a connection of which the segments from this one on, counted from 1, are
-/// seen.
+/// Returns the alerts of a connection that is visible from this segment on, counted from 1.
 fn seen(talk: &Talk, from: usize) -> Vec<u32> {
     let mut rules = watch(RULES, &talk.segments[from - 1..]).rules();
     rules.sort_unstable();
@@ -122,7 +121,7 @@ alert ssh any any -> any any (msg:"server"; flow:to_client; ssh.software; conten
     assert_eq!(watch(rules, &talk.segments).rules(), [2], "both sides say the same: the port decides");
 }
 
-/// A DNS query or response.
+/// Returns a DNS query or response.
 fn dns(flags: u16) -> Vec<u8> {
     let header = [0x1234, flags, 1, 0, 0, 0].map(u16::to_be_bytes).concat();
     [&header[..], b"\x04name\x07example\0\0\x01\0\x01"].concat()

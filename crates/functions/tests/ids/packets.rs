@@ -58,7 +58,7 @@ fn literals_near_and_far_are_found_beside_each_other() {
         rules.sort_unstable();
         rules
     };
-    // Of 30 bytes, those literals are in time whose offset is before their end.
+    // Only literals that end within their depth match.
     assert_eq!(reported(all.as_bytes()), [1, 64, 65, 250, 300]);
     assert_eq!(reported(b"at016"), [1, 16]);
     assert_eq!(reported(&dots(400, 295, "at300")), [300]);

@@ -10,7 +10,7 @@ use crate::meter_support::{options, stage};
 
 const RULES: &str = r#"drop tcp any any -> any any (msg:"stream"; content:"evil literal"; sid:1;)"#;
 
-/// Memory for this many out-of-order segments.
+/// Returns options with memory for this many out-of-order segments.
 fn memory_for(segments: usize) -> StreamOptions {
     StreamOptions { memory: segments * 1536, ..StreamOptions::default() }
 }
@@ -22,7 +22,7 @@ fn in_line(streams: StreamOptions, packets: &[Arrival]) -> Seen {
     end(bench)
 }
 
-/// A connection with windows for everything.
+/// Creates a connection with windows for everything.
 fn open(source: u16, port: u16) -> Talk {
     let [high, low] = source.to_be_bytes();
     let mut talk = Talk::between(v4(10, 9, high, low, port), v4(192, 0, 2, 1, 80)).scaled();
@@ -64,7 +64,7 @@ fn own_alerts(seen: &Seen) -> Vec<u32> {
     own.map(|alert| alert.signature_id).collect()
 }
 
-/// A connection that sends too much out of order, and the first bytes last.
+/// Returns a connection that sends too much out of order, and the first bytes last.
 fn too_early() -> Talk {
     let mut talk = open(1, 1_024);
     talk.loses(Client, 4).says(Client, " literal");

@@ -8,7 +8,7 @@ const ANSWER: &str =
     "HTTP/1.1 200 OK\r\nContent-Type: h\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nbody\r\n0\r\n";
 const TRAILERS: &str = "X-Evil: yes\r\nContent-Type: evil\r\nContent-Encoding: gzip\r\n\r\n";
 
-/// A rule of this number about messages in this direction.
+/// Returns a rule of this number about messages in this direction.
 fn rule(direction: &str, options: &str, sid: u32) -> String {
     format!("alert http any any -> any any (flow:{direction}; {options} sid:{sid};)\n")
 }

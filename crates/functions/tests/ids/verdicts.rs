@@ -45,7 +45,7 @@ fn web() -> Vec<Arrival> {
     talk.segments
 }
 
-/// A request in two segments; the first one does not show the target.
+/// Returns a request in two segments; the first one does not show the target.
 fn web_in_parts() -> Vec<Arrival> {
     let mut talk = Talk::open(80);
     talk.says(Client, &ASK[..6]).says(Client, &ASK[6..]).says(Server, ANSWER);
@@ -255,7 +255,7 @@ fn cases() -> Vec<Case> {
     cases
 }
 
-/// The function's results.
+/// Returns the function's results.
 fn ours(case: &Case) -> Outcome {
     let mut bench = ids(&case.rules);
     let mut outcome = Outcome::new();
@@ -269,7 +269,7 @@ fn ours(case: &Case) -> Outcome {
     outcome
 }
 
-/// Suricata's results.
+/// Returns Suricata's results.
 fn its(case: &Case) -> Outcome {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -309,7 +309,7 @@ fn its(case: &Case) -> Outcome {
     outcome
 }
 
-/// A line of the table: `NAME | PACKET[!]: RULES, ...`, with `!` after dropped packets.
+/// Returns a line of the table: `NAME | PACKET[!]: RULES, ...`, with `!` after dropped packets.
 fn line(case: &Case, outcome: &Outcome) -> String {
     let mut line = format!("{} |", case.name);
     for (number, (rules, is_dropped)) in (1..).zip(outcome) {
@@ -327,7 +327,7 @@ const NOT_KEPT: &str = "no packet of the flow passes";
 /// With each segment, Suricata inspects earlier bytes of the stream again.
 const SEEN_AGAIN: &str = "what one segment had, which passed, is found again with the next";
 
-/// Cases in which the function differs, with the reason.
+/// Cases with a different result of the function, with the reason.
 const OTHERWISE: [(&str, &str); 23] = [
     ("tcp that passes by packets: drop tcp content:\"evil\";", SEEN_AGAIN),
     ("tcp that passes by packets: reject tcp content:\"evil\";", SEEN_AGAIN),

@@ -115,7 +115,7 @@ impl Detection {
         };
         let hopeless =
             matches!((client, server), (Guess::No | Guess::Half, Guess::No) | (Guess::No, Guess::Half));
-        // A direction that was silent may still tell.
+        // A silent direction may still decide.
         self.failed = self.known.is_none()
             && (self.failed || hopeless || self.heads.iter().any(|head| head.seen > LIMIT));
     }

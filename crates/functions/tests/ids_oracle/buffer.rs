@@ -115,7 +115,7 @@ impl Matcher {
             return false;
         }
         let bytes = self.transforms.iter().fold(piece.bytes.clone(), |bytes, transform| {
-            apply(transform, bytes).unwrap_or_default() // `new` has refused those that give none.
+            apply(transform, bytes).unwrap_or_default() // `new` has refused transforms without a result.
         });
         let search = Search { matcher: self, bytes: &bytes, start: piece.start as i64, steps: Cell::new(0) };
         let holds = search.rest(0, 0);

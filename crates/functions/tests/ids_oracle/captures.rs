@@ -10,7 +10,7 @@ const PACKETS_MAX: usize = 2000;
 /// compared.
 const REPORTS_MIN: usize = 500;
 
-/// Maximum reports of flows without a beginning, whose server may be determined by content.
+/// Maximum reports of flows without a beginning; content may determine their server.
 const PICKED_UP_MAX: usize = 85;
 /// Per mille of packets that are fragments, or come after ambiguous bytes in their flow.
 const VAGUE_MAX: usize = 6;

@@ -14,7 +14,7 @@ use crate::ids_oracle::whole::Whole;
 use crate::ids_oracle::witness::{FLOWS_MAX, Frame, Witness, pass};
 use crate::ids_oracle::{Alerted, Findings, Oracle};
 
-/// The function under test with these rules, with variables resolved.
+/// Returns the function under test with these rules, with variables resolved.
 fn ids_stage(rules_text: &str, flows_max: u32) -> Box<dyn Stage> {
     // Packets that hosts would not accept are inspected anyway.
     let config = serde_json::json!({ "rules": rules_text, "mode": "detect" });

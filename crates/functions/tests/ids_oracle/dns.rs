@@ -7,7 +7,7 @@ use super::http::Buffers;
 /// Maximum entries.
 const ENTRIES_MAX: usize = 1024;
 
-/// Returns the buffers of a message, as far as it can be parsed.
+/// Returns the buffers of the parsable part of a message.
 pub fn buffers(message: &[u8]) -> Buffers {
     let mut buffers = Buffers::new();
     let mut at = 12;

@@ -33,7 +33,7 @@ pub struct FlowState {
     ends: Ends,
     /// True if all later packets are dropped.
     dropped: bool,
-    /// The first packet whose effect is unspecified.
+    /// The first packet with an unspecified effect.
     vague_since: Option<u64>,
 }
 
@@ -84,7 +84,7 @@ struct Half {
     /// All bytes since the beginning or the last gap, and their offset.
     bytes: Vec<u8>,
     start: u64,
-    /// Rules whose anchor was found, with its offset.
+    /// Rules with a found anchor, and its offset.
     candidates: BTreeMap<usize, u64>,
     /// Rules without an anchor that acted.
     acted: BTreeSet<usize>,
@@ -177,7 +177,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection point 1: the packet.
+    /// Executes inspection point 1: the packet.
     fn on_packet(&mut self, looking: &mut Looking<'_>, ports: (u16, u16)) {
         let packet = looking.packet;
         let mut buffers = Buffers::new();
@@ -251,7 +251,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection point 2: a stream piece.
+    /// Executes inspection point 2: a stream piece.
     fn piece(&mut self, direction: Direction, offset: u64, bytes: &[u8], looking: &mut Looking<'_>) {
         let place = self.place(looking.packet, direction, true);
         let half = &mut self.connection.halves[direction.index()];
@@ -304,7 +304,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection points 3 to 6: messages.
+    /// Executes inspection points 3 to 6: messages.
     fn messages(&mut self, brought: &Brought, looking: &mut Looking<'_>) {
         let direction = brought.direction;
         let half = &mut self.connection.halves[direction.index()];
@@ -363,7 +363,7 @@ impl FlowState {
         }
     }
 
-    /// Inspection point 3: an HTTP message.
+    /// Executes inspection point 3: an HTTP message.
     fn http(&mut self, look: &Look, looking: &mut Looking<'_>) {
         let (direction, is_request) = match look.side {
             Side::Request => (Direction::Original, true),
@@ -431,7 +431,7 @@ impl FlowState {
             packet,
             ends: if forward { (source, destination) } else { (destination, source) },
             direction,
-            // A TCP packet must come after the one that opened its connection.
+            // A TCP packet must follow the packet that opened its connection.
             established: self.opening.opened
                 && !self.opening.reset
                 && (assembled || packet.protocol != 6 || self.opening_before.opened),

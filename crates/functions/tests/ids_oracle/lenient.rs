@@ -50,7 +50,7 @@ pub fn reading(head: &[u8], body: &[u8], is_decoded: bool) -> Option<(Vec<u8>, b
     is_unchunked.then_some((bytes, true))
 }
 
-/// Returns the size of a chunk, whatever is before and behind it, and the bytes after its line.
+/// Returns the size of a chunk, whatever surrounds it, and the bytes after its line.
 fn size_line(bytes: &[u8]) -> Option<(usize, &[u8])> {
     let start = bytes.iter().position(|byte| !byte.is_ascii_whitespace())?;
     let line = &bytes[start..];
@@ -59,7 +59,7 @@ fn size_line(bytes: &[u8]) -> Option<(usize, &[u8])> {
     Some((usize::from_str_radix(&digits, 16).ok()?, &line[end + 1..]))
 }
 
-/// Returns the bytes behind the first line of blanks, if there is one behind a first line.
+/// Returns the bytes after the first line of blanks that is not the very first line.
 pub fn behind_blank_line(lines: &[u8]) -> Option<&[u8]> {
     let mut at = lines.iter().position(|byte| *byte == b'\n')? + 1;
     loop {

@@ -3,7 +3,7 @@
 //!
 //! It follows the function's README sentence by sentence, rule by rule and byte by byte, and shares
 //! nothing with the function. It parses HTTP and reassembles streams by itself. It trusts the graph
-//! only for the flow of a packet and for the boundaries of stream pieces, whose bytes it compares
+//! only for the flow of a packet and for the boundaries of stream pieces; it compares their bytes
 //! with its own. [`ASSUMPTIONS`] lists its assumptions where the README is silent.
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(
@@ -80,7 +80,7 @@ pub struct Oracle {
 pub struct Findings {
     /// In order.
     pub alerts: Vec<Alerted>,
-    /// Packets whose reports must not be compared: of flows with unspecified behaviour.
+    /// Packets with reports that must not be compared: of flows with unspecified behaviour.
     pub vague: BTreeSet<u64>,
     /// Matches of whole streams, against windows of them.
     pub whole: Whole,

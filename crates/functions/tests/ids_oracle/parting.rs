@@ -40,7 +40,7 @@ pub struct Parting {
     waiting: VecDeque<Vec<u8>>,
     /// True after ambiguous bytes.
     pub vague: bool,
-    /// True if another protocol follows, whose detection is not implemented here.
+    /// True if another protocol follows; its detection is not implemented here.
     pub switched: bool,
 }
 
@@ -55,7 +55,7 @@ struct Half {
     has_begun: bool,
     /// The method of the request that this response answers.
     asked: Vec<u8>,
-    /// True for a response that must not have a body: one that follows anyway is not parsed here.
+    /// True for a response that must not have a body; if it has, the body is not parsed here.
     announces: bool,
 }
 
@@ -105,7 +105,7 @@ impl Parting {
         parts
     }
 
-    /// Ends the rest: a line without its line ending, or one that waited for its folds.
+    /// Ends the rest: a line without its line ending, or with folds that may follow.
     fn end_line(&mut self, side: Side, parts: &mut Vec<Part>) {
         let half = &mut self.halves[side as usize];
         if half.rest.is_empty() {

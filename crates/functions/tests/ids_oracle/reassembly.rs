@@ -47,7 +47,7 @@ struct Half {
     /// True after a possible reset. If more is acknowledged later, it was not reset.
     reset: bool,
     suspect: bool,
-    /// The sequence number up to which its receiver accepts bytes.
+    /// The end of the sequence numbers that its receiver accepts.
     edge: Option<u32>,
     /// The last timestamp that its receiver accepted, if all segments have one.
     timestamp: Option<u32>,
@@ -385,8 +385,8 @@ fn reset(halves: &mut [Half; 2], direction: Direction, segment: &Segment, out: &
     }
 }
 
-/// Before anything else arrived, a reset or SYN that is not accepted may still end an unestablished
-/// connection.
+/// Handles a doubtful end: before anything else arrived, a reset or SYN that is not accepted may
+/// still end an unestablished connection.
 fn suspect(halves: &mut [Half; 2], direction: Direction) {
     if halves[direction.index()].is_empty() {
         halves.iter_mut().for_each(|half| half.suspect = true);
@@ -394,7 +394,7 @@ fn suspect(halves: &mut [Half; 2], direction: Direction) {
 }
 
 impl Half {
-    /// The direction after its SYN.
+    /// Returns the direction after its SYN.
     fn opened_by(segment: &Segment) -> Half {
         let &Segment { intact, timestamp, scale, signed, .. } = segment;
         let base = Some(segment.first());
@@ -425,7 +425,7 @@ impl Half {
 
     /// Returns whether its sender may have sent the bytes before this number.
     fn has_sent(&self, sequence: u32) -> bool {
-        // A sender whose beginning was not seen may have sent anything before.
+        // A sender without a visible beginning may have sent anything before.
         let least = if self.opened { 0 } else { i64::MIN };
         let end = self.next + u64::from(self.over);
         let waiting = self.waiting.keys().next_back().map_or(0, |last| last + 1);
@@ -488,8 +488,8 @@ impl Half {
         self.give_up(direction, out);
     }
 
-    /// As in Linux's queue, a segment that follows the last one, or the last one that begins before
-    /// it, merges with it.
+    /// Merges a segment, as in Linux's queue, with the segment that it follows: the last, or the
+    /// last that begins before it.
     fn joined(&mut self, new: (i64, i64), doubt: u8) -> (i64, i64) {
         let alike: Vec<_> =
             self.waiting.values().filter(|one| one.doubt == doubt && !one.fin).map(|one| one.span).collect();
@@ -502,8 +502,8 @@ impl Half {
         (old.0, new.1)
     }
 
-    /// Queues a byte. The less doubtful one wins; otherwise, as in Linux's queue, the one whose
-    /// segment begins first; of two that begin at the same place, the longer, then the first.
+    /// Queues a byte. The less doubtful byte wins; otherwise, as in Linux's queue, the byte of the
+    /// segment that begins first; of two that begin at the same place, the longer, then the first.
     fn wait(&mut self, place: u64, new: Waiting) {
         let kept = self.waiting.entry(place).or_insert(new);
         let is_before = new.span.0 < kept.span.0 || new.span.0 == kept.span.0 && new.span.1 > kept.span.1;

@@ -1,4 +1,4 @@
-//! Rules and captures beside the project.
+//! Rules and captures outside the repository.
 #![allow(clippy::print_stdout, reason = "tests say what they skip")]
 
 use std::path::{Path, PathBuf};

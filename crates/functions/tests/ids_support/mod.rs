@@ -25,14 +25,14 @@ pub struct Seen {
     pub bench: Bench,
 }
 
-/// The configuration with these rules, all of which must load.
+/// Returns the configuration with these rules; all must load.
 pub fn config(rules: &str, more: Value) -> Value {
     let mut config = json!({ "rules": rules, "unsupported": "refuse" });
     config.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     config
 }
 
-/// A graph of `ids` with these rules.
+/// Returns a graph of `ids` with these rules.
 pub fn ids(rules: &str) -> Bench {
     bench("ids", &config(rules, json!({})))
 }
@@ -42,7 +42,7 @@ pub fn watch(rules: &str, packets: &[Arrival]) -> Seen {
     watch_with(rules, json!({}), packets)
 }
 
-/// The same with further configuration.
+/// Returns the same with further configuration.
 pub fn watch_with(rules: &str, more: Value, packets: &[Arrival]) -> Seen {
     let mut bench = bench("ids", &config(rules, more));
     packets.iter().for_each(|packet| bench.batch(std::slice::from_ref(packet)));
@@ -83,23 +83,23 @@ pub fn reported(rules: &str, said: &[(Who, &[u8])]) -> Vec<u32> {
     watch(rules, &talk.segments).rules()
 }
 
-/// A response with these header lines and this body.
+/// Returns a response with these header lines and this body.
 pub fn response(headers: &str, body: &[u8]) -> Vec<u8> {
     [b"HTTP/1.1 200 OK\r\n", headers.as_bytes(), b"\r\n", body].concat()
 }
 
-/// A response with a body of this length.
+/// Returns a response with a body of this length.
 pub fn page(body: &[u8]) -> Vec<u8> {
     response(&format!("Content-Length: {}\r\n", body.len()), body)
 }
 
-/// A datagram from a host to a server's port, at this time.
+/// Returns a datagram from a host to a server's port, at this time.
 pub fn datagram(at_ns: u64, host: u8, port: u16, payload: &[u8]) -> Arrival {
     let network = udp(host_end(host), v4(192, 0, 2, 1, port), payload);
     Arrival { at_ns, side: Side::Inside, network }
 }
 
-/// The endpoint of a host.
+/// Returns the endpoint of a host.
 pub fn host_end(host: u8) -> Endpoint {
     v4(10, 0, 0, host, 5_000)
 }

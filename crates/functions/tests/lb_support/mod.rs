@@ -196,7 +196,7 @@ pub fn with_checksum(mut packet: Ip, field: usize) -> Ip {
     packet
 }
 
-/// Internet checksum (RFC 1071), word by word.
+/// Returns the Internet checksum (RFC 1071), word by word.
 pub fn checksum(bytes: &[u8]) -> u16 {
     let mut total = 0u32;
     for pair in bytes.chunks(2) {
@@ -299,7 +299,7 @@ pub enum Expect {
     Sent(Vec<u8>),
     /// Dropped.
     Dropped(DropReason),
-    /// Dropped, and this frame leaves by the side that it came from.
+    /// Dropped, and this frame returns to the sender's side.
     Answered(DropReason, Vec<u8>),
 }
 

@@ -19,7 +19,7 @@ pub use support::traffic::traffic;
 pub const SECOND_NS: u64 = 1_000_000_000;
 pub const MS_NS: u64 = 1_000_000;
 
-/// Flow timeouts beyond the run, so that only the function under test forgets.
+/// Returns options with flow timeouts beyond the run, so that only the function under test forgets.
 pub fn options() -> Options {
     let forever = u32::MAX;
     let timeouts = Timeouts {

@@ -39,7 +39,7 @@ pub struct Fragment {
     pub more: bool,
 }
 
-/// A packet between these endpoints, such as `10.0.0.1:4000`.
+/// Returns a packet between these endpoints, such as `10.0.0.1:4000`.
 pub fn ip(protocol: u8, from: &str, to: &str) -> Ip {
     let end = |text: &str| {
         let addr: std::net::SocketAddr = text.parse().unwrap();
@@ -158,7 +158,7 @@ pub struct Bench {
 pub type Arrival = (u64, Side, Vec<u8>);
 
 impl Bench {
-    /// A graph of one monitor, whose flows end only with the run.
+    /// Creates a graph of one monitor, with flows that end only with the run.
     pub fn new(config: &Value) -> Bench {
         let forever = u32::MAX;
         let timeouts = Timeouts {
@@ -172,7 +172,7 @@ impl Bench {
         Bench::of(&[("monitor", config.clone())], Options { timeouts, ..Options::default() })
     }
 
-    /// A graph of these functions.
+    /// Returns a graph of these functions.
     pub fn of(functions: &[(&str, Value)], options: Options) -> Bench {
         let registry: Registry<Value> = functions::registry();
         let stages = functions.iter().map(|(name, config)| {

@@ -101,7 +101,7 @@ impl Oracle {
         }
     }
 
-    /// External endpoints seen so far, with their protocols: targets for the tester.
+    /// Returns the external endpoints seen so far, with their protocols: targets for the tester.
     pub fn externals(&self) -> Vec<(u8, End)> {
         self.by_external.keys().copied().collect()
     }
@@ -339,7 +339,7 @@ impl Oracle {
 /// Timeout of an unanswered flow from outside, with a margin.
 const UNANSWERED_NS: u64 = 31 * SECOND;
 
-/// Minimum lifetime of a mapping after a packet from inside.
+/// Returns the minimum lifetime of a mapping after a packet from inside.
 fn at_least_ns(protocol: u8) -> u64 {
     match protocol {
         TCP => 240 * SECOND,

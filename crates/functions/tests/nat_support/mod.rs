@@ -105,7 +105,7 @@ impl Bench {
         self.batch(&[(self.now_ns, side, bytes.to_vec())])
     }
 
-    /// Sends one packet now, after expiring all flows whose deadline has passed.
+    /// Sends one packet now, after expiring all flows past their deadline.
     pub fn send(&mut self, side: Side, bytes: &[u8]) -> Fate {
         self.expire();
         let before = self.graph.counters();
@@ -150,7 +150,7 @@ impl Bench {
     }
 }
 
-/// Internet checksum (RFC 1071), word by word.
+/// Returns the Internet checksum (RFC 1071), word by word.
 pub fn internet_sum(bytes: &[u8]) -> u16 {
     let mut total = 0u32;
     for pair in bytes.chunks(2) {
@@ -267,7 +267,7 @@ pub struct Seen {
     pub fragment: u16,
 }
 
-/// Parses a packet, whose checksums must all be right.
+/// Parses a packet; all its checksums must be right.
 pub fn see(bytes: &[u8]) -> Seen {
     read(bytes, true)
 }

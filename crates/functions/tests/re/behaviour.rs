@@ -1,11 +1,11 @@
-//! Encoding of packets, and the fate of those that cannot be decoded.
+//! Encoding of packets, and the fate of undecodable packets.
 
 use serde_json::json;
 
 use crate::meter_support::*;
 use crate::pair::*;
 
-/// Data from site 1 to site 2.
+/// Returns a segment with data from site 1 to site 2.
 fn data(port: u16, payload: &[u8]) -> Vec<u8> {
     udp(host(4, 1, port), host(4, 2, 53), payload)
 }

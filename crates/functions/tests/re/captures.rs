@@ -16,16 +16,15 @@ struct Frame {
     bytes: Vec<u8>,
 }
 
-/// An end with all hosts on both sides. It encodes whether or not reports arrive: a capture from a
-/// loopback interface has no address for reports.
+/// Returns an end with all hosts on both sides. It encodes whether or not reports arrive: a capture
+/// from a loopback interface has no address for reports.
 fn end() -> Graph {
     let anywhere = json!(["0.0.0.0/0", "::/0"]);
     let config = json!({ "local_networks": anywhere, "remote_networks": anywhere, "patience": 0 });
     Graph::new(vec![stage("re", &config)], Options { flows_max: 1 << 16, ..Options::default() }).unwrap()
 }
 
-/// Sends a packet through an end; returns the one that leaves on the other side. Generated packets
-/// go nowhere.
+/// Sends a packet through an end; returns the output on the other side. Discards generated packets.
 fn through(
     graph: &mut Graph,
     pool: &mut PacketPool,
@@ -44,7 +43,7 @@ fn through(
     leaves.into_iter().next()
 }
 
-/// Up to the end of the IP packet: the link layer's padding is not carried.
+/// Returns the bytes up to the end of the IP packet: the link layer's padding is not carried.
 fn without_padding(packet: &Packet) -> &[u8] {
     let end = packet.meta().outer_l3 as usize + packet.ip_len();
     packet.data().get(..end).unwrap_or(packet.data())

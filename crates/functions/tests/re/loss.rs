@@ -9,7 +9,7 @@ use crate::pair::*;
 const SEGMENT: usize = 1_000;
 const WINDOW: u32 = 8;
 
-/// A connection from site 1 to site 2, whose sender goes back to the first unacknowledged segment.
+/// A connection from site 1 to site 2. Its sender goes back to the first unacknowledged segment.
 struct Connection {
     port: u16,
     stream: Vec<u8>,

@@ -1,5 +1,5 @@
 //! Redundancy elimination: two ends of a link, the packets on it, and the packets that come out.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // A test fails by panicking.
 
 mod behaviour;
 mod captures;

@@ -23,7 +23,7 @@ fn fingerprint(window: &[u8]) -> u64 {
     remainder as u64
 }
 
-/// All payloads received, and the offsets of windows whose fingerprint has five low zero bits.
+/// All payloads received, and the offsets of windows with five low zero bits in their fingerprint.
 #[derive(Default)]
 struct Decoder {
     payloads: Vec<Vec<u8>>,

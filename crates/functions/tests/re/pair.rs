@@ -8,7 +8,7 @@ use crate::meter_support::{Bench, MS_NS, counter, options, stage, v4};
 
 pub const ENCODED: u8 = 254;
 
-/// The configuration of a site's end, with these settings changed.
+/// Returns the configuration of a site's end, with these settings changed.
 pub fn config(site: usize, settings: &Value) -> Value {
     let networks = |site: usize| json!([format!("10.{site}.0.0/16"), format!("2001:db8:{site}::/48")]);
     let mut config =
@@ -23,7 +23,7 @@ pub fn end(site: usize, settings: &Value) -> Bench {
     Bench::new(vec![stage("re", &config(site, settings))], options())
 }
 
-/// A host of a site, of an IP version.
+/// Returns a host of a site, of an IP version.
 pub fn host(version: u8, site: u8, port: u16) -> Endpoint {
     match version {
         4 => v4(10, site, 0, 7, port),
@@ -51,7 +51,7 @@ impl Pair {
         Pair { ends: [1, 2].map(|site| end(site, settings)), now_ns: 1_700_000_000_000_000_000 }
     }
 
-    /// Two ends that have received each other's reports.
+    /// Creates two ends that have received each other's reports.
     pub fn acquainted(settings: &Value) -> Pair {
         let mut pair = Pair::new(settings);
         let hello = |from, to| {
@@ -75,7 +75,8 @@ impl Pair {
         sent.into_iter().map(|(_, bytes)| bytes).collect()
     }
 
-    /// Delivers a packet from the link; returns the packets to the site, and those that go back.
+    /// Delivers a packet from the link; returns the packets to the site, and the packets back to
+    /// the link.
     pub fn arrive(&mut self, site: usize, network: &[u8]) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         self.now_ns += 1_000;
         let sent = self.ends[site - 1].one(self.now_ns, Outside, network);

@@ -72,9 +72,9 @@ fn packets_in_both_directions_follow_planned_rules() {
                 let sent = other.through(NOW_NS + i, Inside, &back);
                 assert_eq!(one.through(NOW_NS + i, Outside, &sent), back, "{protocol}, {inner} in {outer}");
             }
-            let path = one.graph.fast_path();
+            let path = one.graph.report().fast_path();
             assert!(path.packets > 190 && path.recorded == 0, "{protocol}, {inner} in {outer}: {path:?}");
-            let steps = one.graph.rule_of(0, Direction::Reply).unwrap().steps;
+            let steps = one.graph.flows().rule(0, Direction::Reply).unwrap().steps;
             let off = RuleStep::Decap(1, headers(protocol, outer));
             assert!(matches!(&steps[..], [RuleStep::Functions(1, _), then, ..] if *then == off), "{steps:?}");
             assert_eq!(counter_of(&one, 1, "packets_in"), 100);
@@ -95,7 +95,11 @@ fn most_packets_that_leave_follow_a_rule() {
         let stages = vec![stage("monitor", &json!({})), stage("tunnel", &config(protocol, 4, 1))];
         let mut graph = Bench::new(stages, graph::Options { inner: true, ..options() });
         arrivals.chunks(20).for_each(|batch| graph.batch(batch));
-        assert!(graph.graph.fast_path().packets > 150, "{protocol}: {:?}", graph.graph.fast_path());
+        assert!(
+            graph.graph.report().fast_path().packets > 150,
+            "{protocol}: {:?}",
+            graph.graph.report().fast_path()
+        );
         for (sent, alone) in graph.sent.iter().zip(&one.sent) {
             assert_eq!(sent.2, alone.2, "{protocol}");
         }
@@ -139,7 +143,7 @@ fn rules_of_other_functions_do_not_change_the_output() {
                     }
                 }
                 arrivals.chunks(32).for_each(|batch| one.batch(batch));
-                let followed = one.graph.fast_path().packets;
+                let followed = one.graph.report().fast_path().packets;
                 (one.outcome(), followed)
             };
             let ((plain, none), (short, followed)) = (play(false), play(true));
@@ -277,7 +281,7 @@ fn malformed_tunnel_packets_are_dropped() {
     assert!(other.is_empty());
 }
 
-/// A keepalive of end 2: GRE around the answer that it wants, an IP packet from end 1 to it with
+/// Returns a keepalive of end 2: GRE around the expected answer, an IP packet from end 1 to it with
 /// GRE of protocol 0.
 fn keepalive(version: u8, answer: &[u8]) -> Vec<u8> {
     let ether_type = if version == 4 { [0x08, 0x00] } else { [0x86, 0xdd] };
@@ -285,7 +289,7 @@ fn keepalive(version: u8, answer: &[u8]) -> Vec<u8> {
     gre(version, [2, 1], &[&header, answer].concat())
 }
 
-/// An IP packet between these outer addresses, of protocol GRE.
+/// Returns an IP packet between these outer addresses, of protocol GRE.
 fn gre(version: u8, [from, to]: [usize; 2], payload: &[u8]) -> Vec<u8> {
     let addr = |site: usize| Addr::from(outer(version)[site - 1].parse::<std::net::IpAddr>().unwrap());
     match version {

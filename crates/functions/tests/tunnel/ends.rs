@@ -10,7 +10,7 @@ pub const NOW_NS: u64 = 1_700_000_000_000_000_000;
 
 pub const PROTOCOLS: [&str; 4] = ["gre", "ipip", "vxlan", "geneve"];
 
-/// Outer addresses of both ends, by IP version.
+/// Returns the outer addresses of both ends, by IP version.
 pub fn outer(version: u8) -> [&'static str; 2] {
     if version == 4 { ["192.0.2.1", "198.51.100.1"] } else { ["2001:db8:a::1", "2001:db8:b::1"] }
 }

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::meter_support::*;
 use crate::pair::*;
 
-/// A router outside of all networks at the ends of a tunnel.
+/// Returns a router outside of all networks at the ends of a tunnel.
 fn router(version: u8) -> Endpoint {
     match version {
         4 => v4(192, 168, 9, 9, 0),
@@ -16,7 +16,7 @@ fn router(version: u8) -> Endpoint {
     }
 }
 
-/// A host beyond both sites.
+/// Returns a host beyond both sites.
 fn stranger(version: u8) -> Endpoint {
     match version {
         4 => v4(203, 0, 113, 80, 53),

@@ -1,5 +1,5 @@
 //! The VPN gateway: encapsulation, decapsulation and refused packets.
-#![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
 mod behaviour;
 mod config;

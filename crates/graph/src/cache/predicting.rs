@@ -1,4 +1,4 @@
-//! Rules without a packet that is recorded: of what functions predict (B5, B6).
+//! Rules without a recorded packet: from what functions predict (B5, B6).
 
 use nf::record::{FlowRecords, RecordHeader};
 use nf::stage::Stage;
@@ -10,9 +10,9 @@ use super::rules::{EVENTS_MAX, RuleKey, RuleValues};
 use super::{FlowCache, fits};
 
 impl FlowCache {
-    /// Makes the rule for packets like this one, which has not walked and leaves the connection so,
-    /// of what all functions predict: what it is to do by that, and how long it keeps the flow;
-    /// none if they do not predict it.
+    /// Makes a rule for packets like this one, which was not processed yet and leaves the
+    /// connection so, from the predictions of all functions. Returns its path and the flow's
+    /// timeout; `None` if a function does not predict it.
     #[inline(always)]
     pub(super) fn predict(
         &mut self,
@@ -58,8 +58,8 @@ impl FlowCache {
         Some((path, if path == Path::SLOW { 0 } else { keep_ms }))
     }
 
-    /// Has all functions say what they predict of packets like this one that leave the connection
-    /// so, and record it, too, if so wanted; none if one does not predict it.
+    /// Collects the predictions of all functions for packets like this one that leave the
+    /// connection so, and records them if wanted. Returns `None` if a function does not predict it.
     #[inline(always)]
     fn hear(
         &mut self,
@@ -100,13 +100,13 @@ impl FlowCache {
         Some(())
     }
 
-    /// The outer headers that a packet comes in, where a function could take them off.
+    /// Returns the outer headers of a packet, if a function could remove them.
     #[inline(always)]
     fn cover_of(&self, packet: &Packet) -> Option<OuterMatch> {
         if self.wraps { OuterMatch::outer_of(packet) } else { None }
     }
 
-    /// The program of what was predicted, which is the first of its shape.
+    /// Returns the program of the predictions, which are the first ones of their shape.
     #[cold]
     #[inline(never)]
     fn learn_shape(
@@ -121,7 +121,7 @@ impl FlowCache {
         let program =
             self.write_program(stages, (packet.meta().transit.side, covers), path, Verdict::Forward);
         let program = program.filter(|_| self.said.events.len() <= EVENTS_MAX).map(ProgramId::predicted);
-        // As it is heard of other flows.
+        // Without recordings, as for other flows.
         self.hear(stages, records, come, path, false)?;
         self.shapes.learn(self.said.shape.numbers()?, program);
         program

@@ -1,9 +1,10 @@
-//! Leaving: what becomes of packets, and of their flows, once all functions had them.
+//! The end of packets' way: they leave or are dropped, and their flows are updated.
 
 use nf::record::RecordHeader;
 use nf::{EndReason, Verdict};
 use packet::{DropReason, Packet, PacketClass};
 
+use super::traversal::Traversal;
 use super::{BatchRun, Pipeline};
 use crate::queue::Queue;
 
@@ -13,7 +14,7 @@ impl Pipeline {
     pub fn settle_group(&mut self, queue: &mut Queue, verdicts: &[Verdict], run: &mut BatchRun<'_, '_>) {
         let mut settled = 0;
         while settled < verdicts.len() {
-            if run.observer.is_none() && self.answers.is_empty() {
+            if run.observer.is_none() && !self.traversal.exit.has_answers() {
                 let plain = self.settle_plain(queue.rest(), &verdicts[settled..]);
                 queue.pass(plain);
                 settled += plain;
@@ -26,18 +27,19 @@ impl Pipeline {
         }
     }
 
-    /// Settles packets from the front of `packets` as long as nothing but their flows' timers
-    /// changes: nearly all are such. Returns how many.
+    /// Settles packets from the front of `packets` as long as only their flows' timers change, as
+    /// for nearly all packets. Returns their number.
     #[inline(always)]
     fn settle_plain(&mut self, packets: &mut [Packet], verdicts: &[Verdict]) -> usize {
-        let (mut count, mut bytes, mut settled_ns) = (0, 0, self.flows.settled_ns);
+        let Traversal { flows, exit, .. } = &mut self.traversal;
+        let (mut count, mut bytes, mut settled_ns) = (0, 0, flows.clock.settled_ns());
         for (packet, &verdict) in packets.iter_mut().zip(verdicts) {
             let meta = packet.meta_mut();
             if !verdict.is_forward() || meta.transit.relearn_alias {
                 break;
             }
             let at_ns = settled_ns.max(meta.transit.timestamp_ns);
-            if !self.flows.table.go_on(meta.transit.flow, at_ns, meta.transit.keep_ms) {
+            if !flows.table.go_on(meta.transit.flow, at_ns, meta.transit.keep_ms) {
                 break;
             }
             settled_ns = at_ns;
@@ -45,78 +47,52 @@ impl Pipeline {
             count += 1;
             bytes += packet.len() as u64;
         }
-        self.flows.settled_ns = settled_ns;
-        self.counters.packets_out += count as u64;
-        self.counters.bytes_out += bytes;
+        flows.clock.settle(settled_ns);
+        exit.count_sent(count as u64, bytes);
         count
     }
 
     /// Settles a packet, and its flow, after all functions; returns true if it passed.
     pub(super) fn settle(&mut self, packet: Packet, verdict: Verdict, run: &mut BatchRun<'_, '_>) -> bool {
+        let Traversal { flows, stages, .. } = &mut self.traversal;
         let (record, sequence) = (packet.meta().transit.flow, packet.meta().transit.sequence);
         if packet.meta().transit.relearn_alias {
-            self.flows.forget_rules(record); // Of both directions, and even if the packet is dropped.
+            flows.forget_rules(record); // Of both directions, and even if the packet is dropped.
         }
-        self.flows.settled_ns = self.flows.settled_ns.max(packet.meta().transit.timestamp_ns);
+        flows.clock.settle(packet.meta().transit.timestamp_ns);
         let verdict = match verdict {
             Verdict::Drop(reason) => Err(reason),
             Verdict::Forward | Verdict::TurnBack => {
-                self.flows.accept(record, &packet, &run.parser, &mut self.stages, run.pool)
+                flows.accept(record, &packet, &run.parser, stages, run.pool)
             }
         };
         let passed = verdict.is_ok();
         let is_fragment =
             matches!(packet.meta().class, PacketClass::FirstFragment | PacketClass::LaterFragment);
         match verdict {
-            Ok(()) if is_fragment => self.send_fragment(packet, run),
-            Ok(()) => self.send(packet, run),
+            Ok(()) if is_fragment && let Some(mut held) = self.traversal.held_fragments() => {
+                held.send(packet, run);
+            }
+            Ok(()) => self.traversal.exit.send(packet, run),
             Err(reason) => {
-                if is_fragment {
-                    self.drop_rest_of_datagram(&packet, run);
+                if is_fragment && let Some(mut held) = self.traversal.held_fragments() {
+                    held.drop_rest(&packet, run);
                 }
-                self.drop_packet(packet, reason, run);
+                let Traversal { flows, stages, exit, .. } = &mut self.traversal;
+                exit.drop_packet(packet, reason, run);
                 if reason == DropReason::FunctionPanic {
-                    self.flows.note_failed(record);
+                    flows.note_failed(record);
                 }
-                // Of a flow none of whose packets passed, nothing is kept.
-                let header = self.flows.table.records.header(record);
+                // A flow without accepted packets is not kept.
+                let header = flows.table.records.header(record);
                 if header.has(RecordHeader::FLAG_LIVE) && !header.has(RecordHeader::FLAG_ACCEPTED) {
-                    self.flows.end(record, EndReason::Rejected, &mut self.stages, run.pool);
+                    flows.end(record, EndReason::Rejected, stages, run.pool);
                 }
             }
         }
-        if !self.answers.is_empty() {
-            self.send_answers(sequence, run);
+        if self.traversal.exit.has_answers() {
+            self.traversal.exit.send_answers(sequence, run);
         }
         passed
-    }
-
-    /// Packets made in answer to packet `sequence` leave right behind it.
-    #[cold]
-    fn send_answers(&mut self, sequence: u64, run: &mut BatchRun<'_, '_>) {
-        let mut answers = std::mem::take(&mut self.answers);
-        for packet in answers.extract_if(.., |packet| packet.meta().transit.sequence == sequence) {
-            self.send(packet, run);
-        }
-        self.answers = answers;
-    }
-
-    pub fn send(&mut self, mut packet: Packet, run: &mut BatchRun<'_, '_>) {
-        self.counters.packets_out += 1;
-        self.counters.bytes_out += packet.len() as u64;
-        let meta = packet.meta_mut();
-        meta.transit.side = meta.transit.side.other();
-        if let Some(observer) = &mut run.observer {
-            observer.sent(&packet);
-        }
-        run.out.push(packet);
-    }
-
-    pub fn drop_packet(&mut self, packet: Packet, reason: DropReason, run: &mut BatchRun<'_, '_>) {
-        self.counters.drops[reason.index()] += 1;
-        if let Some(observer) = &mut run.observer {
-            observer.dropped(&packet, reason);
-        }
-        run.pool.give(packet);
     }
 }

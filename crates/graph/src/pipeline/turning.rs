@@ -1,27 +1,19 @@
-//! Turning back: packets that a function sends back to the side that they came from.
+//! Packets that a function turns back to the side where they entered.
 
 use nf::Verdict;
 use nf::record::RecordHeader;
 use nf::stage::PacketTotals;
 use packet::{DropReason, Packet, Side};
 
-use super::{BatchRun, Pipeline};
+use super::BatchRun;
+use super::traversal::{PacketOrigin, Traversal};
 use crate::cache::FlowCache;
+use crate::routing::Journey;
 
-/// Packets that come to a function a second time, or that a function made.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum PacketOrigin {
-    /// One that arrived: it counts in the flow of its second pass, and brings bytes to the streams
-    /// there.
-    Arrived,
-    /// One that a function made: it counts in no flow.
-    GeneratedPacket,
-}
-
-impl Pipeline {
-    /// The function at `stage` turned the packet, a group of its own now, back: it goes through the
+impl Traversal {
+    /// Takes a packet, a group of its own, that the function at `stage` turned back through the
     /// functions that it passed, in reverse, as a packet from the other side, with the record of
-    /// its other pass. Its flow's packets go alone from now on.
+    /// its second pass. Its flow's packets are groups of their own from now on.
     pub(super) fn turn_back(
         &mut self,
         packet: &mut [Packet],
@@ -35,7 +27,7 @@ impl Pipeline {
         let pass = match self.flows.table.passes.get(record) {
             Some(pass) => Ok(pass),
             None => {
-                // Others of a group may be of the flow that goes.
+                // Other packets of the group may belong to the evicted flow.
                 let (how, stages) = ((stage, run.is_alone), &mut self.stages);
                 self.flows.begin_second_pass(&packet[0], how, &run.parser, stages, run.pool)
             }
@@ -53,13 +45,13 @@ impl Pipeline {
             verdict[0] = Verdict::Drop(DropReason::Internal); // A packet turns once.
         }
         if verdict[0] == Verdict::Forward {
-            verdict[0] = Verdict::TurnBack; // It is through: none of the others has to see it.
+            verdict[0] = Verdict::TurnBack; // It is through: no other function gets it.
         }
         packet[0].meta_mut().transit.flow = pass.main;
     }
 
-    /// Takes one packet through the functions behind `stage`, as seen from the side that it comes
-    /// from, until one turns it back: says which one, if one does.
+    /// Takes one packet through the functions after `stage`, as seen from its side. Returns the
+    /// function that turned it back.
     pub(super) fn cross_behind(
         &mut self,
         stage: usize,
@@ -69,7 +61,8 @@ impl Pipeline {
         run: &mut BatchRun<'_, '_>,
     ) -> Option<usize> {
         let side = packet[0].meta().transit.side;
-        let journey = self.flows.routing.as_mut().map(|routing| std::mem::take(&mut routing.journeys[0]));
+        let journey =
+            self.flows.routing.as_mut().map(|routing| routing.replace_journey(0, Journey::default()));
         let (mut at, mut assembled) = (stage, false);
         while verdict[0] == Verdict::Forward
             && let Some(next) = self.next_behind(at, &mut packet[0], &mut verdict[0], run)
@@ -93,12 +86,12 @@ impl Pipeline {
             self.run_stage(at, side, load, packet, verdict, assembled, run);
         }
         if let (Some(routing), Some(journey)) = (&mut self.flows.routing, journey) {
-            routing.journeys[0] = journey;
+            routing.replace_journey(0, journey);
         }
         (verdict[0] == Verdict::TurnBack).then_some(at)
     }
 
-    /// Returns the next function that the packet comes to behind `stage`; none at the end.
+    /// Returns the next function of the packet after `stage`; `None` at the end.
     fn next_behind(
         &mut self,
         stage: usize,
@@ -115,8 +108,7 @@ impl Pipeline {
         }
     }
 
-    /// The packet is about to come to this function: it gets the record of its pass, if its flow
-    /// turns back.
+    /// Gives a packet before this function the record of its pass, if its flow turns back.
     #[inline]
     pub(super) fn enter_pass(&mut self, packet: &mut Packet, stage: usize, traveller: PacketOrigin) {
         let meta = packet.meta_mut();
@@ -128,7 +120,7 @@ impl Pipeline {
         meta.transit.flow = record;
         let header = self.flows.table.records.header_mut(record);
         if record == pass.second && traveller == PacketOrigin::Arrived {
-            // How long the flow is kept, and whether it moves, is a matter of both passes.
+            // The timeout and a new alias are those of both passes.
             let (keep_ms, relearn_alias) = (meta.transit.keep_ms, meta.transit.relearn_alias);
             self.flows.table.joining.join(meta, header);
             (meta.transit.keep_ms, meta.transit.relearn_alias) = (keep_ms, relearn_alias);

@@ -53,7 +53,7 @@ impl FilterInput for PacketFields<'_> {
 
     fn attribute(&self, nf: usize, name: &str) -> Option<AttributeValue<'_>> {
         let stage = self.routing.topology.stage_of(nf).filter(|stage| self.started.has(*stage));
-        let Some(stage) = stage else { return self.routing.brought_value(self.packet, nf, name) };
+        let Some(stage) = stage else { return self.routing.brought.value(self.packet, nf, name) };
         let stage = &self.stages[stage];
         let attributes = stage.descriptor().attributes;
         let tags = self.packet.meta().transit.tags;

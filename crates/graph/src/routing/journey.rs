@@ -9,18 +9,18 @@ use super::{Route, Routing};
 use crate::observer::EdgeChoice;
 use crate::topology::{EdgeId, Hop, NfSet, RouteEnd};
 
-/// The way of one packet of a group.
+/// The path of one packet of a group.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Journey {
     /// Functions that the packet has visited, or will visit if its path is known.
     pub visited: NfSet,
-    /// The flow's attributes at its beginning.
+    /// The flow's attributes when it entered.
     pub tags: u64,
     /// True if its path is known in advance.
     pub(super) is_known: bool,
     /// True if filters chose the path: it may differ from the flow's.
     pub(super) is_new: bool,
-    /// True if the packet's filters are asked where packets of a flow may differ.
+    /// True if filters are evaluated for the packet where packets of a flow may differ.
     pub(super) asks: bool,
 }
 
@@ -36,7 +36,7 @@ impl Journey {
         Journey { visited: nfs, tags: header.tags, is_known: true, is_new: false, asks: false }
     }
 
-    /// A packet of a known path goes elsewhere behind `stage`, as its filters say.
+    /// A packet of a known path leaves the path after `stage`, by its filters.
     pub(super) fn leave_path(&mut self, stage: usize, side: Side) {
         let (visited, tags) = (self.visited_at(stage, side), self.tags);
         *self = Journey { visited, tags, is_known: false, is_new: true, asks: true };
@@ -48,7 +48,7 @@ impl Journey {
     }
 }
 
-/// The next stop of a packet, and the edge to it; no edge if its flow has none.
+/// The next stop of a packet, and the edge to it, if its flow has one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
     pub hop: Hop,
@@ -56,7 +56,7 @@ pub(crate) struct Heading {
     pub choice: EdgeChoice,
 }
 
-/// A packet that cannot enter: the reason to drop it, and the edge that says so.
+/// A packet that cannot enter: the reason to drop it, and the edge with that reason.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Refusal {
     pub reason: DropReason,
@@ -72,13 +72,13 @@ impl Routing {
     /// Sets the side of a packet that begins a flow, by the first edge that takes it.
     ///
     /// # Errors
-    /// The reason to drop it, if no edge does, or one to `Drop`.
+    /// The reason to drop it, if no edge takes it, or one to `Drop`.
     pub fn enter(&mut self, packet: &mut Packet, stages: &[Box<dyn Stage>]) -> Result<(), Refusal> {
         let fields = PacketFields { packet, routing: self, stages, started: NfSet::default() };
         let found = self.topology.enter(packet.meta().transit.ingress, &fields);
         let (side, hop, edge) = found.ok_or(Refusal::UNMATCHED)?;
         if let Hop::End(end @ (RouteEnd::Drop | RouteEnd::Unmatched)) = hop {
-            self.count(Some(edge), packet.len());
+            self.log.count(Some(edge), packet.len());
             let reason = if end == RouteEnd::Drop { DropReason::Policy } else { DropReason::PolicyUnmatched };
             return Err(Refusal { reason, edge: Some(edge) });
         }
@@ -87,7 +87,7 @@ impl Routing {
         Ok(())
     }
 
-    /// A packet of a group sets out: it is at its port.
+    /// A packet of a group leaves its port. Returns its first stop.
     pub fn set_out(
         &mut self,
         at: usize,
@@ -98,7 +98,7 @@ impl Routing {
         let (meta, transit) = (packet.meta(), packet.meta().transit);
         let header = records.header(transit.flow);
         let (origin, turns) = (header.origin(), header.has(RecordHeader::FLAG_TURNS));
-        let route = self.route(transit.flow, records);
+        let route = self.routes.of(transit.flow, records);
         let known = route.path().filter(|_| !turns);
         let is_whole = matches!(meta.class, PacketClass::Whole | PacketClass::FirstFragment);
         let is_own = is_whole && meta.protocol == header.key.protocol;
@@ -113,7 +113,7 @@ impl Routing {
             Some(_) if route.is_one_way() && transit.side != origin => (Hop::End(RouteEnd::Unmatched), None),
             Some(path) => {
                 let hop = route.hop(path, transit.side, origin);
-                (hop, self.topology.entry_edge_to(transit.ingress, transit.side, self.stop(hop)))
+                (hop, self.topology.entry_edge_to(transit.ingress, transit.side, self.topology.stop(hop)))
             }
             None => {
                 journey.is_new = true;
@@ -129,12 +129,12 @@ impl Routing {
                 }
             }
         };
-        self.count(edge, packet.len());
+        self.log.count(edge, packet.len());
         self.journeys[at] = journey;
         Heading { hop, edge, choice }
     }
 
-    /// A packet of a group passed a function: returns its next stop.
+    /// A packet of a group passed a function. Returns its next stop.
     pub fn go_on(
         &mut self,
         at: usize,
@@ -145,9 +145,9 @@ impl Routing {
     ) -> Heading {
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
-        let route = self.route(transit.flow, records);
+        let route = self.routes.of(transit.flow, records);
         let journey = self.journeys[at];
-        // A packet that came another way may have been rewritten otherwise.
+        // On another path, a packet may have been rewritten otherwise.
         let is_on = |path: &NfSet| path.up_to(stage, transit.side) == journey.visited;
         let known = route.path().filter(is_on).filter(|_| !header.has(RecordHeader::FLAG_TURNS));
         let asks = journey.asks && self.topology.branch_reads(stage, transit.side).is_any();
@@ -157,7 +157,7 @@ impl Routing {
             Some(path) => {
                 let rest = path.after(stage, transit.side);
                 let hop = route.hop(rest, transit.side, header.origin());
-                (hop, self.topology.edge_to(stage, transit.side, self.stop(hop)))
+                (hop, self.topology.edge_to(stage, transit.side, self.topology.stop(hop)))
             }
             None => {
                 self.journeys[at].is_new = true;
@@ -167,12 +167,12 @@ impl Routing {
                 (hop, Some(edge))
             }
         };
-        self.count(edge, packet.len());
+        self.log.count(edge, packet.len());
         Heading { hop, edge, choice }
     }
 
     /// A packet of a group is at the end of its path, and leaves by its port. Returns true if the
-    /// flow has another path from now on.
+    /// flow's path has changed.
     ///
     /// # Errors
     /// The reason to drop it.
@@ -191,7 +191,7 @@ impl Routing {
         packet.meta_mut().transit.egress = port;
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
-        if self.is_kept_by_timeouts(self.journeys[at].visited) {
+        if self.keepers.are_elsewhere(self.journeys[at].visited) {
             self.keep(packet, header);
         }
         let (turns, origin) = (header.has(RecordHeader::FLAG_TURNS), header.origin());
@@ -200,7 +200,7 @@ impl Routing {
         if !defines {
             return Ok(false);
         }
-        let Some(route) = records.state_mut(transit.flow, self.part) else { return Ok(false) };
+        let Some(route) = self.routes.of_mut(transit.flow, records) else { return Ok(false) };
         let is_same = route.path() == Some(journey.visited) && route.to == port;
         if is_same {
             return Ok(false);
@@ -212,8 +212,8 @@ impl Routing {
         Ok(had_path)
     }
 
-    /// Returns the next stop of a packet that is alone, behind a function: along `trail`, the
-    /// functions that another packet visited from this port, or by the filters.
+    /// Returns the next stop of a single packet after a function: along `trail`, the functions that
+    /// another packet visited from this port, or by the filters.
     pub fn next(
         &mut self,
         packet: &Packet,
@@ -228,16 +228,16 @@ impl Routing {
             Some((visited, port)) => {
                 let next = visited.after(stage, transit.side).first(transit.side);
                 let hop = next.map_or(Hop::End(RouteEnd::Port(port)), Hop::Stage);
-                (hop, self.topology.edge_to(stage, transit.side, self.stop(hop)))
+                (hop, self.topology.edge_to(stage, transit.side, self.topology.stop(hop)))
             }
             None => {
-                let started = self.started(transit.flow, records);
+                let started = self.routes.started(transit.flow, records);
                 let fields = PacketFields { packet, routing: self, stages, started };
                 let (hop, edge) = self.topology.next(stage, transit.side, &fields);
                 (hop, Some(edge))
             }
         };
-        self.count(edge, packet.len());
+        self.log.count(edge, packet.len());
         Heading { hop, edge, choice }
     }
 }

@@ -1,5 +1,4 @@
-//! Known paths: what the packets of many flows have in common, so that edges are looked up once for
-//! all of them.
+//! Known paths: the edges of a path are looked up once for the packets of many flows.
 
 use std::ops::Range;
 
@@ -34,19 +33,19 @@ struct PathKey {
     side: Side,
 }
 
-/// A path whose edges all exist.
+/// A path with existing edges.
 #[derive(Debug)]
 struct KnownPath {
     key: PathKey,
     /// The edge from the port.
     entry: EdgeId,
-    /// The place of the edges behind its functions, in the order of visits.
+    /// The places of the edges after its functions, in the order of visits.
     edges: Range<usize>,
     /// True if filters at its port may decide differently about packets of one flow.
     asks_at_port: bool,
-    /// Its functions behind which filters may.
+    /// Its functions after which filters may.
     asking: NfSet,
-    /// True if none of its functions says how long flows are kept, but others do.
+    /// True if none of its functions sets flows' timeouts, but others do.
     is_kept_by_timeouts: bool,
 }
 
@@ -60,7 +59,7 @@ pub(crate) struct FilterAnswer {
 
 /// Known paths, and an index of them.
 #[derive(Debug)]
-pub(super) struct KnownPaths {
+pub(crate) struct KnownPaths {
     all: Vec<KnownPath>,
     /// Edges of all paths.
     edges: Vec<EdgeId>,
@@ -68,7 +67,7 @@ pub(super) struct KnownPaths {
 }
 
 impl KnownPaths {
-    /// Those of a graph of n functions.
+    /// Creates an empty table, for a graph of n functions.
     pub fn new(functions: usize) -> KnownPaths {
         KnownPaths {
             all: Vec::with_capacity(KNOWN_PATHS_MAX),
@@ -101,22 +100,49 @@ impl KnownPaths {
             }
         }
     }
+
+    /// Returns the functions of a known path, and the edge that leads to it from its port.
+    #[inline]
+    pub fn path(&self, id: PathId) -> (NfSet, EdgeId) {
+        let known = &self.all[usize::from(id)];
+        (known.key.nfs, known.entry)
+    }
+
+    /// Returns the edge of a known path after the function that it visits after `visited` others.
+    #[inline]
+    pub fn edge(&self, id: PathId, visited: usize) -> Option<EdgeId> {
+        let KnownPath { edges, .. } = &self.all[usize::from(id)];
+        self.edges[edges.clone()].get(visited).copied()
+    }
+
+    /// Returns true if filters after this function of a known path may decide differently about
+    /// packets of one flow.
+    #[inline]
+    pub fn asks_after(&self, id: PathId, stage: usize) -> bool {
+        self.all[usize::from(id)].asking.has(stage)
+    }
+
+    /// Returns true if [`Routing::keep`] sets the timeouts of flows on a known path.
+    #[inline]
+    pub fn is_kept_by_timeouts(&self, id: PathId) -> bool {
+        self.all[usize::from(id)].is_kept_by_timeouts
+    }
 }
 
 impl Routing {
-    /// A group is about to set out: the known paths of the last one are valid no longer. Returns
-    /// false if the edges of its packet must be noted one by one.
+    /// Begins a group: the known paths of the last one are no longer valid. Returns false if the
+    /// edges of its packet must be traced one by one.
     #[inline]
     pub fn begin_group(&mut self) -> bool {
         self.known_paths.reserve_group();
-        !self.is_tracing
+        !self.log.is_tracing()
     }
 
-    /// Packet `at` of a group is about to set out: returns the path that it will take unless a
-    /// function drops it or turns it back, or a filter behind one sends it elsewhere. There is one
-    /// if its flow has a path, no filter is asked at its port, and all functions of the path have
-    /// state of the flow. The packet's port is set. Also returns true if filters on the path are
-    /// asked: [`Routing::ask`].
+    /// Returns the path that packet `at` of a group will take unless a function drops it or turns
+    /// it back, or a filter sends it elsewhere. There is one if its flow has a path, no filter is
+    /// evaluated at its port, and all functions of the path have state of the flow. Sets the
+    /// packet's port. Also returns true if filters on the path must be evaluated
+    /// ([`Routing::ask`]).
     #[inline]
     pub fn foresee(
         &mut self,
@@ -126,7 +152,7 @@ impl Routing {
     ) -> Option<(PathId, bool)> {
         let (meta, transit) = (packet.meta(), packet.meta().transit);
         let header = records.header(transit.flow);
-        let route = records.state(transit.flow, self.part)?;
+        let route = self.routes.of(transit.flow, records);
         let (side, is_onward) = (transit.side, transit.side == header.origin());
         let may_ask = self.asks_somewhere
             && is_onward
@@ -158,15 +184,8 @@ impl Routing {
         Some((id, asks))
     }
 
-    /// Returns true if filters behind this function of a known path may decide differently about
-    /// packets of one flow.
-    #[inline]
-    pub fn asks_behind(&self, id: PathId, stage: usize) -> bool {
-        self.known_paths.all[usize::from(id)].asking.has(stage)
-    }
-
-    /// A packet of a known path leaves the function at `stage`, and its filters are asked: returns
-    /// its next stop, and the edge to it. `last`: the last answer about a packet of the group.
+    /// Evaluates the filters after the function at `stage` for a packet of a known path. Returns
+    /// its next stop, and the edge to it. `last`: the last answer for a packet of the group.
     #[inline]
     pub fn ask(
         &self,
@@ -177,7 +196,7 @@ impl Routing {
         last: &mut Option<FilterAnswer>,
     ) -> (Hop, EdgeId) {
         let Transit { flow, side, tags, .. } = packet.meta().transit;
-        let started = self.started(flow, records);
+        let started = self.routes.started(flow, records);
         if let Some(last) = last
             && (last.tags, last.started) == (tags, started)
         {
@@ -189,17 +208,17 @@ impl Routing {
         next
     }
 
-    /// Packet `at` of a known path took an edge behind `stage` that leads off the path.
+    /// Packet `at` of a known path took an edge after `stage` that leaves the path.
     #[cold]
     pub fn leave_path(&mut self, at: usize, packet: &Packet, stage: usize, edge: EdgeId) {
         self.journeys[at].leave_path(stage, packet.meta().transit.side);
-        self.count(Some(edge), packet.len());
+        self.log.count(Some(edge), packet.len());
     }
 
     #[cold]
     fn get_to_know(&mut self, key: PathKey, place: usize) -> Option<PathId> {
         let PathKey { nfs, ingress, egress, side } = key;
-        let end = self.stop(Hop::End(RouteEnd::Port(egress)));
+        let end = self.topology.stop(Hop::End(RouteEnd::Port(egress)));
         let hop = |rest: NfSet| rest.first(side).map_or(end, Hop::Stage);
         let entry = self.topology.entry_edge_to(ingress, side, hop(nfs))?;
         let (start, mut rest) = (self.known_paths.edges.len(), nfs);
@@ -212,7 +231,7 @@ impl Routing {
             self.known_paths.edges.push(edge);
         }
         let edges = start..self.known_paths.edges.len();
-        let is_kept_by_timeouts = self.is_kept_by_timeouts(nfs);
+        let is_kept_by_timeouts = self.keepers.are_elsewhere(nfs);
         let asks_at_port = self.topology.entry_reads(ingress).is_any();
         let mut asking = NfSet::default();
         let asks = |stage: &usize| self.topology.branch_reads(*stage, side).is_any();
@@ -221,26 +240,5 @@ impl Routing {
         self.known_paths.all.push(KnownPath { key, entry, edges, asks_at_port, asking, is_kept_by_timeouts });
         self.known_paths.index[place] = id;
         Some(id)
-    }
-
-    /// Returns the functions of a known path, and the edge that leads to it from its port.
-    #[inline]
-    pub fn known_path(&self, id: PathId) -> (NfSet, EdgeId) {
-        let known = &self.known_paths.all[usize::from(id)];
-        (known.key.nfs, known.entry)
-    }
-
-    /// Returns the edge of a known path behind the function that it visits after `visited` others.
-    #[inline]
-    pub fn known_edge(&self, id: PathId, visited: usize) -> Option<EdgeId> {
-        let KnownPath { edges, .. } = &self.known_paths.all[usize::from(id)];
-        self.known_paths.edges[edges.clone()].get(visited).copied()
-    }
-
-    /// Returns true if it is up to [`Routing::keep`] how long packets of a known path keep their
-    /// flows.
-    #[inline]
-    pub fn is_known_kept_by_timeouts(&self, id: PathId) -> bool {
-        self.known_paths.all[usize::from(id)].is_kept_by_timeouts
     }
 }

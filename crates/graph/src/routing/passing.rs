@@ -1,4 +1,4 @@
-//! Packets that functions do not see: they take the edges whose filters they pass.
+//! Packets that functions do not see: they take the edges with filters that they pass.
 
 use nf::stage::Stage;
 use packet::{DropReason, Packet};
@@ -8,7 +8,8 @@ use super::{Refusal, Routing};
 use crate::topology::{EdgeId, Hop, NfSet, RouteEnd};
 
 impl Routing {
-    /// Takes a packet along the edges, past the functions: its port is set. `taken` gets the edges.
+    /// Takes a packet along the edges, past the functions, and sets its port. Calls `taken` with
+    /// each edge.
     ///
     /// # Errors
     /// The reason to drop it.
@@ -26,8 +27,8 @@ impl Routing {
         self.pass_along((hop, edge), packet, stages, taken)
     }
 
-    /// Takes a packet that the function at `stage` made to a port, past the others: to the one that
-    /// `trail` ends at, if it goes back, or along the edges. Observers do not hear of it.
+    /// Takes a packet that the function at `stage` made to a port, past the other functions: to the
+    /// port of `trail`, if it goes back, or along the edges. Observers are not notified.
     ///
     /// # Errors
     /// The reason to drop it.
@@ -55,7 +56,7 @@ impl Routing {
         mut taken: impl FnMut(EdgeId, &Packet),
     ) -> Result<(), DropReason> {
         loop {
-            self.count(Some(edge), packet.len());
+            self.log.count(Some(edge), packet.len());
             taken(edge, packet);
             match hop {
                 Hop::Stage(stage) => {

@@ -9,8 +9,8 @@ use crate::cache::TakenPath;
 use crate::topology::{Hop, NfSet};
 
 impl Routing {
-    /// Packets on the fast path, all of this side and of one program, take their flow's route:
-    /// their ports are set. `visits`: true if the program takes them to functions.
+    /// Sets the ports of fast-path packets, all of this side and of one program, by their flows'
+    /// routes. `visits`: true if functions of the program process them.
     pub fn follow(
         &mut self,
         side: Side,
@@ -19,18 +19,18 @@ impl Routing {
         verdicts: &[Verdict],
         records: &FlowRecords,
     ) {
-        let (notes, keeps) = (visits || self.topology.reads().attributes, self.has_keepers());
+        let (notes, keeps) = (visits || self.topology.reads().attributes, self.keepers.is_any());
         for (at, (packet, verdict)) in packets.iter_mut().zip(verdicts).enumerate() {
             let transit = &mut packet.meta_mut().transit;
             if !verdict.is_forward() || transit.side != side {
                 continue;
             }
             let header = records.header(transit.flow);
-            let Some(route) = records.state(transit.flow, self.part) else { continue };
+            let route = self.routes.of(transit.flow, records);
             transit.egress = if side == header.origin() { route.to } else { route.from };
             let visited = NfSet(route.path);
-            if keeps && self.is_kept_by_timeouts(visited) {
-                self.keep(packet, header);
+            if keeps && self.keepers.are_elsewhere(visited) {
+                self.keepers.keep(packet, header);
             }
             if notes {
                 self.journeys[at] = Journey::known(visited, header);
@@ -38,28 +38,27 @@ impl Routing {
         }
     }
 
-    /// The path of the next packet is noted.
+    /// Traces the path of the next packet.
     pub fn trace_next(&mut self) {
-        self.trace.clear();
-        self.is_tracing = true;
+        self.log.begin_trace();
     }
 
     /// Returns the path of the packet that was traced, with this verdict.
     pub fn taken(&mut self, verdict: Verdict) -> TakenPath<'_> {
-        self.is_tracing = false;
         let drop = match verdict {
             Verdict::Drop(reason @ (DropReason::Policy | DropReason::PolicyUnmatched)) => Some(reason),
             _ => None,
         };
-        TakenPath { stages: self.journeys[0].visited, edges: &self.trace, drop, reads: self.topology.reads() }
+        let stages = self.journeys[0].visited;
+        TakenPath { stages, edges: self.log.end_trace(), drop, reads: self.topology.reads() }
     }
 
-    /// Returns the path that a packet of a known flow will take; none if filters decide.
+    /// Returns the path that a packet of a known flow will take; `None` if filters decide.
     pub fn expected(&mut self, packet: &Packet, records: &FlowRecords) -> Option<TakenPath<'_>> {
         let transit = packet.meta().transit;
         let header = records.header(transit.flow);
         let (side, origin) = (transit.side, header.origin());
-        let route = self.route(transit.flow, records);
+        let route = self.routes.of(transit.flow, records);
         let path = route.path().filter(|_| !header.has(RecordHeader::FLAG_TURNS))?;
         let asks = transit.direction == Direction::Original && side == origin;
         let entry = self.topology.entry_reads(transit.ingress);
@@ -67,15 +66,16 @@ impl Routing {
         if asks && (entry.is_any() || behind()) || side != origin && route.is_one_way() {
             return None;
         }
-        self.trace.clear();
-        let mut rest = path;
+        let (topology, mut rest) = (&self.topology, path);
         let mut hop = route.hop(rest, side, origin);
-        self.trace.push(self.topology.entry_edge_to(transit.ingress, side, self.stop(hop))?);
-        while let Hop::Stage(stage) = hop {
+        let entry = topology.entry_edge_to(transit.ingress, side, topology.stop(hop));
+        let behind = std::iter::from_fn(|| {
+            let Hop::Stage(stage) = hop else { return None };
             rest = rest.after(stage, side);
             hop = route.hop(rest, side, origin);
-            self.trace.push(self.topology.edge_to(stage, side, self.stop(hop))?);
-        }
-        Some(TakenPath { stages: path, edges: &self.trace, drop: None, reads: self.topology.reads() })
+            Some(topology.edge_to(stage, side, topology.stop(hop)))
+        });
+        let edges = self.log.trace_path(std::iter::once(entry).chain(behind))?;
+        Some(TakenPath { stages: path, edges, drop: None, reads: topology.reads() })
     }
 }

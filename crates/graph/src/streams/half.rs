@@ -1,6 +1,40 @@
 //! The state of one direction's stream.
 
-use super::{Half, Segment, WINDOW_MAX};
+use super::{Half, Segment, Streams, WINDOW_MAX};
+
+impl Streams {
+    /// Undoubted bytes or an end are sent. Returns true if they are the first ones to a side that
+    /// was not seen.
+    pub(super) fn go_on(&mut self, segment: &Segment<'_>) -> bool {
+        let from = segment.direction.index();
+        if !self.halves[from].has(Half::BEGUN) {
+            self.halves[from].begin(segment.sequence, segment.intact); // The opening was not seen.
+            self.halves[from].agree(segment);
+        }
+        let other = &mut self.halves[1 - from];
+        let is_first = !other.has(Half::BEGUN | Half::CLAIMED);
+        if is_first {
+            // The other side is not seen, or has not answered yet. Its answer would show that this
+            // was sent in vain.
+            other.base = segment.acknowledgment;
+            other.flags |= Half::CLAIMED;
+        }
+        is_first
+    }
+
+    /// The segment's sender offers to receive more of the other direction's stream.
+    pub(super) fn offer(&mut self, segment: &Segment<'_>, scale: u16) {
+        let from = segment.direction.index();
+        let is_syn = segment.has(Segment::SYN);
+        let [own, other] = [from, 1 - from].map(|index| self.halves[index]);
+        // Without both SYNs the scale of a window is not known.
+        if !other.has(Half::OPENED) || !own.has(Half::OPENED) {
+            return;
+        }
+        let is_scaled = !is_syn && own.has(Half::SCALED) && other.has(Half::SCALED);
+        self.halves[1 - from].offer(segment, scale, is_scaled);
+    }
+}
 
 impl Half {
     /// Its first byte's sequence number is known.

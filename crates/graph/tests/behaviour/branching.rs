@@ -96,7 +96,7 @@ proptest! {
             out.into_iter().for_each(|packet| pool.give(packet));
             graph.effects_mut().alerts.drain(..).for_each(drop);
         }
-        let counters = graph.topology().map(|(_, counters)| counters.iter().map(|edge| edge.packets));
+        let counters = graph.branches().map(|it| it.counters().iter().map(|edge| edge.packets));
         prop_assert_eq!(counters.map(Iterator::collect), Some(counted), "{}", text);
     }
 }
@@ -134,7 +134,7 @@ fn functions_that_exclude_each_other_share_bytes() {
         let policy = Policy::read("test", text, &mut |_: &str| Err(String::new())).unwrap();
         let topology = Topology::new(&policy).unwrap();
         let stages = topology.nfs().iter().map(|&nf| stage(&policy.nfs[nf].type_name)).collect();
-        Graph::branching(stages, topology, Options::default()).unwrap().record_len()
+        Graph::branching(stages, topology, Options::default()).unwrap().flows().record_len()
     };
     let ports = "Port<0> p0; Port<1> p1; Shifter a; Shifter b; Shifter c; Shifter d;";
     let one = len(&format!("{ports} pipelet {{ p0 [udp] -> a -> p1; p0 -> p1; }}"));
@@ -212,12 +212,12 @@ fn routes_of_other_functions_are_refused() {
     packet.meta_mut().transit.ingress = ingress;
     graph.process(&mut vec![packet], &mut Vec::new(), &mut pool);
     let mut saved = Vec::new();
-    graph.save_flow(0, &mut saved);
+    graph.flows_mut().save(0, &mut saved);
     let route = 12 + 4 * graph.stages().len() + size_of::<nf::record::RecordHeader>();
     for byte in 0..16 {
         let mut damaged = saved.clone();
         damaged[route + byte] |= 0x80;
-        assert!(other.restore_flow(&damaged, &mut pool).is_err(), "byte {byte}");
+        assert!(other.flows_mut().restore(&damaged, &mut pool).is_err(), "byte {byte}");
     }
-    assert!(other.restore_flow(&saved, &mut pool).is_ok());
+    assert!(other.flows_mut().restore(&saved, &mut pool).is_ok());
 }

@@ -151,7 +151,7 @@ fn rejected_flows_leave_nothing() {
     let mut bench = Bench::new(stages, Options::default());
     for host in 1..=100 {
         assert_eq!(bench.one(T, Side::Inside, &request(host, command::DROP)), []);
-        assert_eq!(bench.graph.records().live(), 0);
+        assert_eq!(bench.graph.flows().records().live(), 0);
         assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
     }
     assert_eq!(bench.graph.counters().ended(EndReason::Rejected), 100);
@@ -159,7 +159,7 @@ fn rejected_flows_leave_nothing() {
     // One that passes keeps the flow, though later ones are dropped.
     bench.through(T, Side::Inside, &request(1, 0));
     bench.one(T, Side::Inside, &request(1, command::DROP));
-    assert_eq!(bench.graph.records().live(), 1);
+    assert_eq!(bench.graph.flows().records().live(), 1);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn an_exhausted_pool_is_a_reason_like_any_other() {
         bench.one(T, Side::Inside, &request(host, 0));
     }
     assert_eq!(bench.drops(), [("nat-ports-exhausted", 2)]);
-    assert_eq!(bench.graph.records().live(), MASQUERADE_PORTS);
+    assert_eq!(bench.graph.flows().records().live(), MASQUERADE_PORTS);
     bench.graph.finish(&mut bench.pool);
     assert_eq!(bench.graph.stages()[0].shared().pools[0].in_use(), 0);
     assert_eq!(bench.graph.counters().ended(EndReason::Shutdown), u64::from(MASQUERADE_PORTS));

@@ -37,13 +37,13 @@ fn bench() -> Bench {
 }
 
 fn live(graph: &Graph) -> Vec<u32> {
-    let records = graph.records();
+    let records = graph.flows().records();
     records.used().filter(|&record| records.header(record).has(RecordHeader::FLAG_LIVE)).collect()
 }
 
 fn saved(graph: &mut Graph, record: u32) -> Vec<u8> {
     let mut saved = vec![];
-    graph.save_flow(record, &mut saved);
+    graph.flows_mut().save(record, &mut saved);
     saved
 }
 
@@ -57,9 +57,9 @@ fn first(bench: &mut Bench) -> Vec<u8> {
 fn move_all(from: &mut Bench, to: &mut Bench) {
     for record in live(&from.graph) {
         let bytes = saved(&mut from.graph, record);
-        let there = to.graph.restore_flow(&bytes, &mut to.pool).unwrap();
+        let there = to.graph.flows_mut().restore(&bytes, &mut to.pool).unwrap();
         assert_eq!(saved(&mut to.graph, there).len(), bytes.len());
-        from.graph.release_flow(record);
+        from.graph.flows_mut().release(record);
     }
 }
 
@@ -132,9 +132,9 @@ proptest! {
         let mut bytes = first(&mut here);
         let at = at.index(bytes.len());
         if cut { bytes.truncate(at) } else { bytes[at] ^= flip }
-        match there.graph.restore_flow(&bytes, &mut there.pool) {
+        match there.graph.flows_mut().restore(&bytes, &mut there.pool) {
             // Not every byte can be told to be wrong.
-            Ok(record) => there.graph.release_flow(record),
+            Ok(record) => there.graph.flows_mut().release(record),
             Err(_) => prop_assert_eq!(live(&there.graph), [0; 0]),
         }
         there.advance(START_NS + 1);
@@ -163,14 +163,14 @@ fn a_flow_is_found_where_it_went_and_no_longer_where_it_was() {
     talk(&mut here);
     let (key, reversed) = key();
     let hash = FlowHasher::new(SEED).hash(&key);
-    let record = here.graph.flow(hash, &key, reversed).unwrap();
+    let record = here.graph.flows().find(hash, &key, reversed).unwrap();
     let bytes = saved(&mut here.graph, record);
-    let moved = there.graph.restore_flow(&bytes, &mut there.pool).unwrap();
-    assert_eq!(there.graph.flow(hash, &key, reversed), Some(moved));
+    let moved = there.graph.flows_mut().restore(&bytes, &mut there.pool).unwrap();
+    assert_eq!(there.graph.flows().find(hash, &key, reversed), Some(moved));
     assert_eq!(flows(&mut there.graph), flows(&mut here.graph));
-    assert_eq!(there.graph.restore_flow(&bytes, &mut there.pool), Err(RestoreError::Known));
-    here.graph.release_flow(record);
-    assert_eq!(here.graph.flow(hash, &key, reversed), None);
+    assert_eq!(there.graph.flows_mut().restore(&bytes, &mut there.pool), Err(RestoreError::Known));
+    here.graph.flows_mut().release(record);
+    assert_eq!(here.graph.flows().find(hash, &key, reversed), None);
     let (here, there) = (here.graph.counters(), there.graph.counters());
     assert_eq!((here.flows_moved_out, here.flows_live), (1, 0));
     assert_eq!((there.flows_moved_in, there.flows_live, there.flows_started), (1, 1, 0));
@@ -182,8 +182,8 @@ fn a_flow_of_another_graph_is_refused() {
     talk(&mut here);
     let bytes = first(&mut here);
     let mut other = Bench::new(vec![stage::<Gate>(FLOWS)], Options::default());
-    assert_eq!(other.graph.restore_flow(&bytes, &mut other.pool), Err(RestoreError::OtherChain));
-    assert_eq!(other.graph.restore_flow(&bytes[..3], &mut other.pool), Err(RestoreError::Damaged));
+    assert_eq!(other.graph.flows_mut().restore(&bytes, &mut other.pool), Err(RestoreError::OtherChain));
+    assert_eq!(other.graph.flows_mut().restore(&bytes[..3], &mut other.pool), Err(RestoreError::Damaged));
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn a_full_table_does_as_it_does_with_new_flows() {
         let mut full = Bench::new(movers(), options);
         let other = udp(v4(10, 0, 0, 9, 9), v4(192, 0, 2, 9, 9), &[0]);
         full.batch(&[Arrival { at_ns: START_NS, side: Side::Inside, network: other }]);
-        assert_eq!(full.graph.restore_flow(&bytes, &mut full.pool), expected);
+        assert_eq!(full.graph.flows_mut().restore(&bytes, &mut full.pool), expected);
         if expected.is_ok() {
-            let again = full.graph.restore_flow(&bytes, &mut full.pool);
+            let again = full.graph.flows_mut().restore(&bytes, &mut full.pool);
             assert_eq!(again, Err(RestoreError::Known), "nothing goes for a flow that does not come");
         }
         full.advance(START_NS);
@@ -216,9 +216,9 @@ fn a_flow_that_comes_and_goes_takes_nothing_with_every_visit() {
     let streams = StreamOptions { memory: 4096, ..StreamOptions::default() };
     let mut there = Bench::new(movers(), Options { streams, seed: SEED, ..Options::default() });
     for _ in 0..1000 {
-        let record = there.graph.restore_flow(&bytes, &mut there.pool).unwrap();
+        let record = there.graph.flows_mut().restore(&bytes, &mut there.pool).unwrap();
         assert_eq!(first(&mut there), bytes);
-        there.graph.release_flow(record);
+        there.graph.flows_mut().release(record);
     }
 }
 
@@ -228,6 +228,6 @@ fn a_flow_is_released_once() {
     let mut here = bench();
     talk(&mut here);
     let record = live(&here.graph)[0];
-    here.graph.release_flow(record);
-    here.graph.release_flow(record);
+    here.graph.flows_mut().release(record);
+    here.graph.flows_mut().release(record);
 }

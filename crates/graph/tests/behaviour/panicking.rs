@@ -178,10 +178,10 @@ fn a_state_function_may_panic() {
         for _ in 0..10 {
             bench.batch(&[says(a, 0), says(b, 0)]);
         }
-        let followed = bench.graph.fast_path().packets;
+        let followed = bench.graph.report().fast_path().packets;
         assert!(followed > 0);
         bench.batch(&[says(a, 0), says(b, 0), says(a, PANIC), says(b, 0)]);
-        assert_eq!(bench.graph.fast_path().packets, followed + 4);
+        assert_eq!(bench.graph.report().fast_path().packets, followed + 4);
         assert_eq!(bench.drops(), [("function-panic", 1)]);
         let seen: Vec<u64> = bench.graph.stages().iter().map(|stage| stage.counters().packets).collect();
         assert_eq!(seen, [24, 23]);

@@ -87,17 +87,17 @@ fn both_passes_move_with_their_flow() {
         got.push(say(&mut here, number));
         let mut there = make(4);
         let mut saved = vec![];
-        here.graph.save_flow(0, &mut saved);
+        here.graph.flows_mut().save(0, &mut saved);
         for cut in 0..saved.len() {
-            assert!(there.graph.restore_flow(&saved[..cut], &mut there.pool).is_err(), "{cut}");
-            assert_eq!(there.graph.records().live(), 0, "{cut}");
+            assert!(there.graph.flows_mut().restore(&saved[..cut], &mut there.pool).is_err(), "{cut}");
+            assert_eq!(there.graph.flows().records().live(), 0, "{cut}");
         }
         let mut full = make(1);
-        assert!(full.graph.restore_flow(&saved, &mut full.pool).is_err());
-        assert_eq!(full.graph.records().live(), 0);
-        assert_eq!(there.graph.restore_flow(&saved, &mut there.pool), Ok(0));
-        here.graph.release_flow(0);
-        assert_eq!(here.graph.records().live(), 0);
+        assert!(full.graph.flows_mut().restore(&saved, &mut full.pool).is_err());
+        assert_eq!(full.graph.flows().records().live(), 0);
+        assert_eq!(there.graph.flows_mut().restore(&saved, &mut there.pool), Ok(0));
+        here.graph.flows_mut().release(0);
+        assert_eq!(here.graph.flows().records().live(), 0);
         there.alerts = std::mem::take(&mut here.alerts);
         here = there;
     }

@@ -106,10 +106,10 @@ fn send(bench: &mut Bench, count: u64, at_ns: u64) -> usize {
 }
 
 fn saved(graph: &mut Graph) -> Vec<u8> {
-    let records = graph.records();
+    let records = graph.flows().records();
     let live = records.used().find(|&record| records.header(record).has(RecordHeader::FLAG_LIVE)).unwrap();
     let mut bytes = Vec::new();
-    graph.save_flow(live, &mut bytes);
+    graph.flows_mut().save(live, &mut bytes);
     bytes
 }
 
@@ -118,13 +118,13 @@ fn a_flow_goes_on_where_it_was() {
     let (mut old, mut new) = (bench::<Old>(), bench::<New>());
     assert_eq!(send(&mut old, 3, START_NS), 3);
     let bytes = saved(&mut old.graph);
-    assert_eq!(new.graph.restore_flow(&bytes, &mut new.pool), Err(RestoreError::OtherChain));
-    new.graph.accept_states_of(old.graph.saved_layout()).unwrap();
+    assert_eq!(new.graph.flows_mut().restore(&bytes, &mut new.pool), Err(RestoreError::OtherChain));
+    new.graph.flows_mut().accept_states_of(old.graph.flows().saved_layout()).unwrap();
     for at in 0..bytes.len() {
-        let cut = new.graph.restore_flow(&bytes[..at], &mut new.pool);
+        let cut = new.graph.flows_mut().restore(&bytes[..at], &mut new.pool);
         assert!(cut.is_err(), "{at} of {} bytes", bytes.len());
     }
-    new.graph.restore_flow(&bytes, &mut new.pool).unwrap();
+    new.graph.flows_mut().restore(&bytes, &mut new.pool).unwrap();
     assert_eq!(send(&mut new, 4, START_NS + 10), 2, "five pass in all");
     let counters = new.graph.counters();
     assert_eq!((counters.flows_started, counters.flows_moved_in), (0, 1));
@@ -135,7 +135,7 @@ fn a_flow_goes_on_where_it_was() {
     send(&mut whole, 4, START_NS + 10);
     let (here, there) = (saved(&mut whole.graph), saved(&mut new.graph));
     let quota = whole.graph.stages()[1].saved_part().unwrap().bytes;
-    let prefix = here.len() - whole.graph.record_len();
+    let prefix = here.len() - whole.graph.flows().record_len();
     let differ: Vec<_> = (0..here.len()).filter(|&at| here[at] != there[at]).collect();
     assert!(differ.iter().all(|at| quota.contains(&(at - prefix))), "{differ:?} outside of {quota:?}");
 }
@@ -146,10 +146,13 @@ fn what_there_is_no_way_from_is_refused() {
     send(&mut new, 1, START_NS);
     let bytes = saved(&mut new.graph);
     // The older one knows no way back.
-    old.graph.accept_states_of(new.graph.saved_layout()).unwrap();
+    old.graph.flows_mut().accept_states_of(new.graph.flows().saved_layout()).unwrap();
     let no_way = UpgradeError { from_version: 3, to_version: 1 };
-    assert_eq!(old.graph.restore_flow(&bytes, &mut old.pool), Err(RestoreError::Upgrade(no_way)));
+    assert_eq!(old.graph.flows_mut().restore(&bytes, &mut old.pool), Err(RestoreError::Upgrade(no_way)));
     assert_eq!(old.graph.counters().flows_live, 0);
     let mut other = Bench::new(vec![stage::<Marker>(FLOWS)], Options::default());
-    assert_eq!(other.graph.accept_states_of(new.graph.saved_layout()), Err(RestoreError::OtherChain));
+    assert_eq!(
+        other.graph.flows_mut().accept_states_of(new.graph.flows().saved_layout()),
+        Err(RestoreError::OtherChain)
+    );
 }

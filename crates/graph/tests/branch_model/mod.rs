@@ -307,21 +307,21 @@ pub fn run(text: &str, sends: &[TestPacket], moves: bool, options: Options) -> R
         out.into_iter().for_each(|packet| pool.give(packet));
         // Now and then all flows move to a new graph.
         if moves && number % 7 == 6 {
-            let is_live = |record: &u32| graph.records().header(*record).has(RecordHeader::FLAG_LIVE);
-            let live: Vec<u32> = graph.records().used().filter(is_live).collect();
+            let is_live = |record: &u32| graph.flows().records().header(*record).has(RecordHeader::FLAG_LIVE);
+            let live: Vec<u32> = graph.flows().records().used().filter(is_live).collect();
             let mut saved = Vec::new();
             for record in live {
                 saved.clear();
-                graph.save_flow(record, &mut saved);
-                other.restore_flow(&saved, &mut pool).unwrap();
-                graph.release_flow(record);
+                graph.flows_mut().save(record, &mut saved);
+                other.flows_mut().restore(&saved, &mut pool).unwrap();
+                graph.flows_mut().release(record);
             }
             std::mem::swap(&mut graph, &mut other);
         }
     }
     graph.finish(&mut pool);
     equal(graph.effects().alerts.is_empty(), true, || format!("{text} alerts of ends"))?;
-    let fast = graph.fast_path();
+    let fast = graph.report().fast_path();
     Ok([left_count, fast.packets, fast.predicted])
 }
 

@@ -65,10 +65,10 @@ pub struct Bench {
 fn flow(graph: &Graph, record: u32) -> Vec<u8> {
     const STREAMS: std::ops::Range<usize> =
         size_of::<RecordHeader>()..size_of::<RecordHeader>() + size_of::<Streams>();
-    let mut bytes = graph.records().bytes(record).unwrap().to_vec();
+    let mut bytes = graph.flows().records().bytes(record).unwrap().to_vec();
     if graph.stages().iter().any(|stage| stage.descriptor().stream) {
         let mut streams = vec![];
-        graph.save_streams(record, &mut streams);
+        graph.flows().save_streams(record, &mut streams);
         bytes.splice(STREAMS, streams);
     }
     bytes
@@ -163,7 +163,7 @@ impl Bench {
     /// Ends the run.
     pub fn outcome(mut self) -> Outcome {
         self.settle();
-        let records = self.graph.records();
+        let records = self.graph.flows().records();
         let live = records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE));
         let reports = self.reports.iter().map(|r| format!("{r:?}")).collect();
         Outcome {
@@ -216,7 +216,7 @@ impl Bench {
             counters.flows_started + counters.flows_moved_in,
             counters.flows_live + ended + counters.flows_moved_out
         );
-        let records = self.graph.records();
+        let records = self.graph.flows().records();
         let live = records.used().filter(|&r| records.header(r).has(RecordHeader::FLAG_LIVE)).count() as u64;
         assert_eq!(counters.flows_live, live);
         // Flows that turn back have a second record.

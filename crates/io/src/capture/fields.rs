@@ -1,4 +1,4 @@
-//! Fields of headers, as far as both formats read them alike.
+//! Header fields that both formats read alike.
 
 use std::io;
 use std::ops::Range;

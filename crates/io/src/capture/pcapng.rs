@@ -361,7 +361,7 @@ struct PacketFields {
     wire_len: u32,
 }
 
-/// Returns the byte order of the section whose head is at the front.
+/// Returns the byte order of the section header at the front.
 fn byte_order(source: &Source) -> Result<ByteOrder, ReadError> {
     let magic = ByteOrder::Little.u32(source.bytes(), 8);
     if magic == BYTE_ORDER_MAGIC {

@@ -13,7 +13,7 @@ const ELEMENTS: [(u16, u16); 4] = [
     (149, 4), // observationDomainId
     (390, 2), // flowSelectorAlgorithm
     (311, 8), // samplingProbability
-    (34, 4),  // samplingInterval: deprecated, and what collectors read
+    (34, 4),  // samplingInterval: deprecated, but read by collectors
 ];
 
 /// Bytes of the options template set and of the set with its record.

@@ -139,7 +139,7 @@ impl Template {
         }
     }
 
-    /// Appends the record of a report whose forward direction is `forward`: 0 original, 1 reply.
+    /// Appends a report's record, with forward direction `forward`: 0 original, 1 reply.
     pub fn put_record(&self, report: &FlowReport, forward: usize, out: &mut Vec<u8>) {
         for Field { element, reverse } in self.fields {
             element.put(report, forward ^ usize::from(*reverse), out);

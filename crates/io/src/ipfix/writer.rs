@@ -48,7 +48,7 @@ impl UdpCollector {
     /// Sends reports; `now_s` is the time in seconds since 1970.
     pub fn send(&mut self, mut reports: &[FlowReport], now_s: u32) {
         while let Some(message) = self.exporter.next_message(&mut reports, now_s) {
-            // A collector that is down is reported at the message after the one that it missed.
+            // The system reports an unreachable collector at the next message.
             match self.socket.send(message) {
                 Ok(_) => self.messages_sent += 1,
                 Err(error) => {

@@ -2,8 +2,8 @@
 //! devices.
 //!
 //! It needs a build with the feature `dpdk`, which calls the system's `libdpdk` through a shim in
-//! C. No offload is used, so frames are as on a wire. Checksums that a sender behind a virtual
-//! device left open are detected and completed, as with AF_XDP. A device must be polled.
+//! C. No offload is used, so frames are as on a wire. Checksums that the sender at a virtual device
+//! left open are detected and completed, as with AF_XDP. A device must be polled.
 //!
 //! DPDK starts once in a process, and keeps a thread of its own for interrupts and alarms.
 
@@ -101,7 +101,7 @@ fn has_huge_pages() -> bool {
     free.any(|free| free.is_ok_and(|free| free.trim().parse().is_ok_and(|free: u64| free > 0)))
 }
 
-/// Returns the full PCI address, by which DPDK names a card.
+/// Returns the full PCI address: DPDK's name of a card.
 fn pci_address(text: &str) -> Option<String> {
     let (rest, function) = text.rsplit_once('.')?;
     let (rest, device) = rest.rsplit_once(':')?;

@@ -37,8 +37,8 @@ pub trait Driver: Sized {
     /// its devices before the first one is opened.
     fn announce(_spec: &Self::Spec, _parts: usize) {}
 
-    /// Returns the bytes of the longest packet that the port takes after the link-layer header, as
-    /// far as that is known before it is opened.
+    /// Returns the maximum bytes of a packet after the link-layer header, if known before the port
+    /// is opened.
     fn mtu(_spec: &Self::Spec) -> Option<u32> {
         None
     }
@@ -96,7 +96,7 @@ pub trait Driver: Sized {
     /// Sends a burst. Frames that the interface does not take are counted and lost.
     fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters);
 
-    /// Returns file descriptors, one of which becomes readable when a frame arrives.
+    /// Returns file descriptors. One becomes readable when a frame arrives.
     fn sockets(&self) -> Vec<BorrowedFd<'_>>;
 
     /// Returns whether frames arrive without a notification, so that the port must be polled.
@@ -136,7 +136,7 @@ pub struct DriverInfo {
     pub capabilities: CapabilitySet,
     /// Capabilities that an open port needs to be reopened; all others are given up.
     pub capabilities_kept: CapabilitySet,
-    /// System calls of open ports, beyond those that every run makes.
+    /// System calls of open ports that other parts of a run do not make.
     pub system_calls: &'static [SystemCall],
     /// Named limits, which SPECIFICATION.md promises.
     pub limits: &'static [DriverLimit],
@@ -154,12 +154,12 @@ pub struct SystemCall {
 }
 
 impl SystemCall {
-    /// A call with any arguments.
+    /// Allows a call with any arguments.
     pub const fn any(name: &'static str, number: libc::c_long) -> SystemCall {
         SystemCall { name, number, argument: None }
     }
 
-    /// A call whose argument with this index has this value.
+    /// Allows a call with this value in the argument at this index.
     pub const fn only(name: &'static str, number: libc::c_long, argument: u8, value: u32) -> SystemCall {
         SystemCall { name, number, argument: Some((argument, value)) }
     }

@@ -66,7 +66,7 @@ pub fn receive_queues(socket: &OwnedFd, name: &str) -> u32 {
     }
 }
 
-/// Returns whether VLAN tags are taken out of received frames, and reported beside them.
+/// Returns whether VLAN tags are taken out of received frames and reported as metadata.
 pub fn takes_tags(socket: &OwnedFd, name: &str) -> bool {
     let mut flags = [GET_FLAGS, 0];
     ask(socket, name, &mut flags).is_ok() && flags[1] & TAKES_TAGS != 0

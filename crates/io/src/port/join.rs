@@ -46,8 +46,8 @@ impl SendUnit {
     }
 }
 
-/// Splits the frames, one after the other in `bytes`, into units. No frame is joined that is longer
-/// than the link takes, whose packets have at most `mtu` bytes.
+/// Splits the frames, one after the other in `bytes`, into units. Joins only frames with packets of
+/// up to `mtu` bytes.
 pub fn units(bytes: &[u8], lens: &[usize], mtu: usize, units: &mut Vec<SendUnit>) {
     units.clear();
     let (mut bytes, mut lens) = (bytes, lens);
@@ -60,7 +60,7 @@ pub fn units(bytes: &[u8], lens: &[usize], mtu: usize, units: &mut Vec<SendUnit>
     }
 }
 
-/// Joins the first of these frames with those that continue it, if there are some.
+/// Joins the first of these frames with the next ones, if they continue it.
 fn join(bytes: &[u8], lens: &[usize]) -> Option<SendUnit> {
     let (first, mut rest) = bytes.split_at(*lens.first()?);
     let layout = Layout::of(first)?;

@@ -105,7 +105,7 @@ fn ask(socket: &OwnedFd, name: &str, question: libc::Ioctl) -> Result<libc::ifre
 
 /// Makes a request about the interface with this name.
 pub fn request(name: &str) -> Result<libc::ifreq> {
-    // SAFETY: all fields are numbers, or a union of numbers, for which zeros are valid.
+    // SAFETY: all fields are numbers, or a union of numbers: zeros are valid.
     let mut request: libc::ifreq = unsafe { zeroed() };
     if name.len() >= request.ifr_name.len() {
         return Err(Error::new(ErrorKind::InvalidInput, "the name is too long for an interface"));

@@ -26,9 +26,9 @@ impl LinkMonitor {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
         // SAFETY: no memory is passed.
         let fd = done(unsafe { libc::socket(libc::AF_NETLINK, kind, libc::NETLINK_ROUTE) })?;
-        // SAFETY: the kernel has just given it to nobody else.
+        // SAFETY: the kernel has just created it; it has no other owner.
         let socket = unsafe { OwnedFd::from_raw_fd(fd) };
-        // SAFETY: all fields are numbers, for which zeros are valid.
+        // SAFETY: all fields are numbers: zeros are valid.
         let mut address: libc::sockaddr_nl = unsafe { zeroed() };
         address.nl_family = libc::AF_NETLINK as libc::sa_family_t;
         address.nl_groups = libc::RTMGRP_LINK as u32;
@@ -58,7 +58,7 @@ impl LinkMonitor {
 }
 
 impl AsFd for LinkMonitor {
-    /// Readable while there is a change.
+    /// Returns the descriptor, readable while there is a change.
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
     }

@@ -38,8 +38,7 @@ use super::driver::{Driver, DriverInfo, PortPart, Readiness, Refreshed, SystemCa
 use super::link::LinkState;
 use super::{Counters, TransmitBurst, is_too_long};
 
-/// Calls of `receive` after which the control channel is checked, if nobody waited for the port in
-/// between.
+/// Calls of `receive` between checks of the control channel, unless a thread waited for the port.
 const CHECK_AFTER: u32 = 1_024;
 
 /// Milliseconds from the peer's call until the connection must be up.
@@ -49,11 +48,11 @@ pub const CALL_MS_MAX: u64 = 1_000;
 pub const PAUSE_MS: u64 = 250;
 
 /// Attempts to find room in a full ring while awake, with this number of pauses after each: some
-/// tens of microseconds, in which another core takes a batch.
+/// tens of microseconds, enough for another core to take a batch.
 const SPINS: u32 = 20;
 const SPIN_PAUSES: u32 = 64;
 
-/// Further attempts, with a nap after each: a millisecond or two at most, in which the peer may get
+/// Further attempts, with a nap after each: a millisecond or two at most, so that the peer may get
 /// a core.
 const NAPS: u32 = 10;
 const NAP: Duration = Duration::from_micros(50);
@@ -76,11 +75,11 @@ pub struct MemifShared {
     outlet: Mutex<SendSide>,
 }
 
-/// Nobody is connected.
+/// No peer is connected.
 const DOWN: u8 = 0;
 /// Connected.
 const UP: u8 = 1;
-/// Connected, but the peer did something impossible while a frame was sent.
+/// Connected, but the peer violated the protocol while a frame was sent.
 const FAILED: u8 = 2;
 
 /// The sending side, which all parts share.
@@ -170,8 +169,8 @@ impl Driver for MemifPort {
         Readiness::ready("no capability is needed")
     }
 
-    /// Opens one end of an interface of shared memory, whose other end is another process. Its link
-    /// is up while that is connected. A server that does not listen yet is no error.
+    /// Opens one end of an interface of shared memory; the other end is in another process. The
+    /// link is up while both are connected. A server that does not listen yet is not an error.
     ///
     /// # Errors
     /// A server's: [`ErrorKind::AddrInUse`] if another program listens at the socket,

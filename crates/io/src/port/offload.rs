@@ -1,11 +1,11 @@
 //! Work that senders on the same machine leave to network cards, done here, so that frames are as
 //! on a wire.
 //!
-//! A local stack, or one behind a veth pair, leaves checksums open and hands over TCP and UDP as
-//! frames of up to 64 KB, for the card to cut. On the way in, cards and the kernel join segments to
-//! such frames again. With BIG TCP (`gso_max_size`, `gro_max_size` of an interface) frames of TCP
-//! are longer, and no length field holds theirs. Functions must see, and ports must send, what a
-//! wire carries.
+//! A local stack, or one at the other end of a veth pair, leaves checksums open and hands over TCP
+//! and UDP as frames of up to 64 KB, for the card to cut. On the way in, cards and the kernel join
+//! segments to such frames again. With BIG TCP (`gso_max_size`, `gro_max_size` of an interface)
+//! frames of TCP are longer, and no length field holds theirs. Functions must see, and ports must
+//! send, frames as on a wire.
 
 use packet::checksum;
 use packet::wire::{EtherType, IpProtocol, ipv4, ipv6, tcp, udp, vlan};
@@ -139,8 +139,8 @@ fn restore_tag(tag: TakenTag, room: &mut [u8]) -> Option<&mut [u8]> {
     Some(room)
 }
 
-/// Gives a frame of BIG TCP, whose length no field of its IP header holds, the headers of a shorter
-/// one; each segment gets its own length.
+/// Gives a frame of BIG TCP the headers of a shorter one, because its length fits no field of its
+/// IP header; each segment gets its own length.
 fn shorten<'f>(frame: &'f mut [u8], offload: &mut OffloadHeader) -> &'f mut [u8] {
     let Some((network, ethertype)) = network(frame) else { return frame };
     let packet = &mut frame[network..];
@@ -163,7 +163,7 @@ fn shorten<'f>(frame: &'f mut [u8], offload: &mut OffloadHeader) -> &'f mut [u8]
 const JUMBO_OPTION_LEN: usize = 8;
 
 /// Returns whether an IPv6 packet has a jumbo payload option alone. The kernel adds one to frames
-/// of BIG TCP, for those who read their length; segments have none.
+/// of BIG TCP, for readers of their length; segments have none.
 fn has_jumbo_option(packet: &[u8]) -> bool {
     const REST: [u8; 3] = [0, 0xc2, 4]; // No further 8 bytes, the option's type, its length.
     let Ok(header) = ipv6::Packet::new_checked_header(packet) else { return false };
@@ -173,7 +173,7 @@ fn has_jumbo_option(packet: &[u8]) -> bool {
         && packet[ipv6::HEADER_LEN + 1..].starts_with(&REST)
 }
 
-/// Completes a checksum whose field has the pseudo-header's part.
+/// Completes a checksum from the pseudo-header's sum in its field.
 fn complete(frame: &mut [u8], start: usize, offset: usize) -> Option<()> {
     let covered = frame.get_mut(start..)?;
     covered.get(offset..offset + 2)?;
@@ -213,9 +213,9 @@ struct Outer {
 }
 
 impl Outer {
-    /// Returns the tunnel whose outer IP header is at `network`, and whose packet begins at
-    /// `inner`. The bytes between them must be the same in all segments: none if there are GRE
-    /// checksums or sequence numbers, or a tunnel of its own with a length.
+    /// Returns the tunnel with its outer IP header at `network` and its packet at `inner`. The
+    /// bytes between them must be the same in all segments. None if they have GRE checksums or
+    /// sequence numbers, or another tunnel with a length field.
     fn of(frame: &[u8], network: usize, is_v4: bool, inner: usize) -> Option<Outer> {
         let packet = frame.get(network..)?;
         let (protocol, at) = transport(packet, is_v4)?;
@@ -234,7 +234,7 @@ impl Outer {
         Some(Outer { network, is_v4, udp })
     }
 
-    /// Adapts the headers to a segment, after whose headers everything is final.
+    /// Adapts the headers to a segment that is final after its headers.
     fn number(self, segment: &mut [u8], number: usize) -> Option<()> {
         let packet = &mut segment[self.network..];
         fit_network(packet, self.is_v4, number)?;
@@ -341,7 +341,7 @@ impl Layout {
         Ok(())
     }
 
-    /// Adapts the headers to the segment with this number, whose payload begins at byte `at`.
+    /// Adapts the headers to the segment with this number and with payload from byte `at` on.
     fn number(&self, segment: &mut [u8], number: usize, at: usize, is_last: bool) -> Option<()> {
         let transport_len = u16::try_from(segment.len() - self.transport).ok()?;
         let protocol = if self.is_tcp { IpProtocol::TCP } else { IpProtocol::UDP };

@@ -1,9 +1,9 @@
 //! Open checksums of senders, detected and completed without metadata.
 //!
-//! A stack behind a veth, or in a virtual machine, leaves the checksums of TCP and UDP to a card
-//! that does not exist: their fields have the sum of the pseudo-header alone. Packet sockets report
-//! such frames; AF_XDP and DPDK do not. Here the field shows it: if it has that very sum, the
-//! checksum is calculated.
+//! A stack at a veth, or in a virtual machine, leaves the checksums of TCP and UDP to a card that
+//! does not exist: their fields have the sum of the pseudo-header alone. Packet sockets report such
+//! frames; AF_XDP and DPDK do not. Here the field shows it: if it has that very sum, the checksum
+//! is calculated.
 //!
 //! A frame with a correct checksum stays the same. If the field `F` is the pseudo-header's sum `P`,
 //! and correct, it is `!(P + D)` with the sum `D` of all else; calculated again it is `!(F + D)`,

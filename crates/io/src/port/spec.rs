@@ -23,7 +23,7 @@ pub enum PortSpecError {
     /// No such driver exists.
     #[error("there is no driver `{0}`; expected one of {names}", names = names(|_| true))]
     UnknownDriver(String),
-    /// The driver cannot be asked for by an interface's name.
+    /// The driver does not take an interface's name.
     #[error("the driver `{0}` is not for existing interfaces; expected {names}", names = names(|info| info.is_for_interfaces))]
     NotForInterfaces(String),
     /// The driver refuses the text after its name.
@@ -81,8 +81,8 @@ impl PortSpec {
         self.choices.iter().for_each(|choice| choice.announce(parts));
     }
 
-    /// Returns the bytes of the longest packet that the port takes after the link-layer header, as
-    /// far as that is known before it is opened.
+    /// Returns the maximum bytes of a packet after the link-layer header, if known before the port
+    /// is opened.
     pub fn mtu(&self) -> Option<u32> {
         self.choices.first().and_then(DriverSpec::mtu)
     }
@@ -123,7 +123,7 @@ impl PortSpec {
 }
 
 impl fmt::Display for PortSpec {
-    /// A plain name where the driver is chosen, else `DRIVER:NAME`.
+    /// Writes a plain name where the driver is chosen, else `DRIVER:NAME`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.choices[..] {
             [choice] => write!(f, "{}:{}", choice.info().name, self.name),

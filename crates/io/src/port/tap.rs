@@ -71,7 +71,7 @@ impl Driver for TapPort {
         peer: "this machine's stack, a container, a bridge",
         is_for_interfaces: false,
         modes: &["tap"],
-        // To make a device. One that exists needs none.
+        // To create a device. An existing one needs no capability.
         capabilities: CapabilitySet::NET_ADMIN,
         capabilities_kept: CapabilitySet::empty(),
         system_calls: &[],
@@ -311,7 +311,7 @@ impl TapPort {
         missed.saturating_sub(std::mem::replace(&mut self.missed, missed))
     }
 
-    /// A device that is up is writable; one that is gone is in error.
+    /// Returns the device's state. A device that is up is writable; a removed one is in error.
     fn state(&self) -> State {
         const AT_ONCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
         let mut waits = [PollFd::new(&self.device, PollFlags::OUT)];
@@ -325,7 +325,7 @@ impl TapPort {
 }
 
 impl Drop for TapPort {
-    /// A device that stays may go to a program that does not do the offloads.
+    /// Switches offloads off: a device that stays may go to a program without them.
     fn drop(&mut self) {
         if self.only_sends {
             return;

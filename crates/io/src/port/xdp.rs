@@ -148,10 +148,10 @@ impl Driver for XdpPort {
     /// Opens the interface. Of several parts, each has every `count`th receive queue.
     ///
     /// # Errors
-    /// With the reason: the interface's frames can be longer than there is room for, it has too
-    /// many queues, a privilege is missing, or its driver cannot. A virtual interface whose driver
-    /// cannot is refused: frames of several segments arrive there, and AF_XDP does not report that
-    /// they must be cut.
+    /// With the reason: the interface's frames do not fit, it has too many queues, a privilege is
+    /// missing, or its driver has no support. A virtual interface without driver support is
+    /// refused: frames of several segments arrive there, and AF_XDP does not report that they must
+    /// be cut.
     fn open(name: &String, part: PortPart, shared: &mut XdpShared) -> Result<XdpPort> {
         let (interface, _, promiscuous) = open_ethernet(name)?;
         if shared.interface != interface {
@@ -338,8 +338,8 @@ fn attach(program: &Program, interface: u32, kind: InterfaceKind) -> Result<(Pro
         .map_err(|error| explain("it does not run XDP programs", &error))
 }
 
-/// Says what to do if an interface's driver does not take the program. What a veth takes depends on
-/// its other end.
+/// Returns the error, with a remedy, of an interface driver that refuses the program. Whether a
+/// veth accepts it depends on its other end.
 fn refused_by_driver(error: &Error) -> Error {
     match error.raw_os_error() {
         Some(libc::ERANGE) => unfit(format!(

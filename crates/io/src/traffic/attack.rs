@@ -195,7 +195,7 @@ fn spoofed(bits: u64) -> [u8; 4] {
     [first % 223 + 1, second, third, fourth]
 }
 
-/// Corrects an IPv4 header's checksum, so that the other defect is the one that is found.
+/// Corrects an IPv4 header's checksum, so that the other defect is found.
 fn seal_ipv4(header: &mut [u8]) {
     header[10..12].fill(0);
     let checksum = !fold(sum(header));

@@ -170,7 +170,7 @@ impl Flow {
         (segment, payload)
     }
 
-    /// Returns a packet of a protocol whose server echoes its input.
+    /// Returns a packet of a protocol with an echoing server.
     fn take_exchange(&mut self, contents: &mut Contents, header_bytes: usize) -> PayloadSlice {
         if self.stage == FlowStage::Data {
             self.payload = contents.payload(self.header_bytes(header_bytes), 0);

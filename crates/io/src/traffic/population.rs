@@ -48,8 +48,8 @@ impl Population {
         })
     }
 
-    /// Admits the flows whose arrival time has passed. Afterwards, at least one flow is open (time
-    /// advances until then) or no time is left.
+    /// Admits the flows with an arrival time in the past. Afterwards, at least one flow is open
+    /// (time advances until then) or no time is left.
     pub fn admit(&mut self, schedule: &mut Schedule, counters: &mut Counters) {
         let Some(mut arrivals) = self.arrivals.take() else {
             while self.flows.len() < self.most {

@@ -11,8 +11,8 @@ impl TrafficProfile {
 
     /// Returns a profile by name: `mix` (the default), `smallest` (60-byte UDP over IPv4, endless
     /// flows, one direction), `web` (HTTP over TCP, Zipf, in bursts), `churn` (short flows),
-    /// `elephants` (few long flows of long packets among many short ones), `attack` (a mix of which
-    /// two fifths are attacks).
+    /// `elephants` (few long flows of long packets among many short ones), `attack` (a mix with two
+    /// fifths of attacks).
     pub fn preset(name: &str) -> Option<TrafficProfile> {
         let mix = TrafficProfile::default();
         let only = |tcp, udp| Protocols { tcp, udp, icmp: 0.0, fragments: 0.0 };

@@ -57,7 +57,7 @@ pub struct TrafficProfile {
     pub attacks: Attacks,
 }
 
-/// Data packets that a client sends in a flow, besides those that open and close it.
+/// Data packets that a client sends in a flow, without the packets that open and close it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlowLength {
     /// Flows do not end.
@@ -80,13 +80,13 @@ pub enum FlowLength {
 pub enum Popularity {
     /// All flows are equally likely.
     Uniform,
-    /// By rank, with a probability proportional to `rank^-s`; a new flow takes the rank of the one
-    /// that ended.
+    /// By rank, with a probability proportional to `rank^-s`; a new flow takes the rank of the
+    /// ended one.
     Zipf(f64),
 }
 
-/// Length of data packets, in bytes without VLAN tag and frame check sequence. A packet whose
-/// headers need more is longer.
+/// Length of data packets, in bytes without VLAN tag and frame check sequence. A packet is longer
+/// if its headers need more.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FrameBytes {
     /// A constant length.
@@ -194,7 +194,7 @@ pub enum ServerAnswer {
     Acknowledge,
 }
 
-/// Shares of all packets, 0 to 1, together at most 1. Attacks come from the clients' side.
+/// Shares of all packets, 0 to 1, together at most 1. Attackers are on the clients' side.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Attacks {
     /// SYNs from one client to each server and port in turn.

@@ -120,7 +120,7 @@ impl Decoder {
     }
 }
 
-/// A value as a number.
+/// Returns a value as a number.
 pub fn number(record: &Record, element: u16, enterprise: u32) -> u64 {
     let value = record.get(&(element, enterprise)).unwrap_or_else(|| panic!("no {element}/{enterprise}"));
     assert!(value.len() <= 8);

@@ -42,7 +42,7 @@ impl From<CaptureRecord<'_>> for Owned {
     }
 }
 
-/// All records of a file, and the error that ended it.
+/// Returns all records of a file, and the error that ended it.
 pub fn read_all(file: &[u8]) -> (Vec<Owned>, Option<ReadError>) {
     match CaptureReader::new(Cursor::new(file.to_vec())) {
         Ok(mut reader) => drain(&mut reader),

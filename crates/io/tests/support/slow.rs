@@ -137,7 +137,7 @@ pub fn check_transport(parsed: &Parsed) -> Result<(), String> {
     Ok(())
 }
 
-/// RFC 1071, word by word, carry by carry.
+/// Returns the sum of RFC 1071, word by word, carry by carry.
 fn slow_sum(bytes: &[u8]) -> u16 {
     let mut total = 0_u16;
     for pair in bytes.chunks(2) {

@@ -76,7 +76,7 @@ pub fn rows(
     flow_pps: u32,
     costs: MoveCosts,
 ) -> Vec<MovesRow> {
-    let state_bytes = chain().map_or(0, |chain| chain.graph.record_len());
+    let state_bytes = chain().map_or(0, |chain| chain.graph.flows().record_len());
     let row = |&(name, system): &(&str, MigrationSystem)| {
         let (kind, concurrency) = match system {
             MigrationSystem::Ownership => (RowKind::Plus, u32::MAX),

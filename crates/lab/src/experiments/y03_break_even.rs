@@ -6,8 +6,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crate::two_cores::TwoCores;
 use graph::Beside;
+use runtime::two_cores::TwoCores;
 
 use super::rounds::Rounds;
 use crate::paths::{Functions, Path, Player, Tape};

@@ -1,8 +1,8 @@
 //! Y3: what functions cost that work on their flows' states, one after the other and side by side
 //! on two cores. Measured, not simulated; what three cores would do is reckoned, and says so.
 
-use crate::two_cores::TwoCores;
 use conformance::{TrialStep, Witness};
+use runtime::two_cores::TwoCores;
 
 use super::common::{NO_MORE, at_most, series_at};
 use super::rounds::{BATCH, Contender, Rounds, rounds};

@@ -126,7 +126,11 @@ fn split(player: &mut Player, tape: &Tape, rules: &RuleFiles, consolidate: bool)
     let played = player.play(&mut graph, tape, 0..tape.len());
     let per_ns = (cycles() - first) as f64 / start.elapsed().as_nanos() as f64;
     let of = |stage: usize| {
-        graph.cycles().get(stage).map_or(f64::NAN, |&cycles| cycles as f64 / per_ns / played.packets as f64)
+        graph
+            .report()
+            .cycles()
+            .get(stage)
+            .map_or(f64::NAN, |&cycles| cycles as f64 / per_ns / played.packets as f64)
     };
     let (detection_ns, monitor_ns) = (of(0), of(1));
     Ok([detection_ns, monitor_ns, played.per_packet() - detection_ns - monitor_ns])

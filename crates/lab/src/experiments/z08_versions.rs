@@ -145,7 +145,7 @@ pub fn first() -> Result<Assembly, String> {
 pub fn next() -> Result<Assembly, String> {
     let rules = "deny out from 10.0.1.0/24\\nallow out from any";
     let mut next = chain(rules, |registry| registry.add(nf::loader!(CountBytes), ""))?;
-    let layout = first()?.graph.saved_layout();
-    next.graph.accept_states_of(layout).map_err(|error| error.to_string())?;
+    let layout = first()?.graph.flows().saved_layout();
+    next.graph.flows_mut().accept_states_of(layout).map_err(|error| error.to_string())?;
     Ok(next)
 }

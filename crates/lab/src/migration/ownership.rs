@@ -146,7 +146,8 @@ impl Ownership {
             let Some(flow) = self.queue.take() else { return Ok(()) };
             let id = self.ids[flow as usize].ok_or("a flow has not begun")?;
             net.begin(flow);
-            let moved = self.dispatcher.migrate(net.now_ns(), id, Some(UNITS[1].0), &mut self.outputs);
+            let moved =
+                self.dispatcher.migrations().migrate(net.now_ns(), id, Some(UNITS[1].0), &mut self.outputs);
             moved.map_err(|error| error.to_string())?;
             self.send_outputs(net);
         }

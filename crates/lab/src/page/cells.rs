@@ -67,8 +67,8 @@ fn parts(text: &str) -> Option<(f64, f64, FigureUnit)> {
     Some((value, factor, unit))
 }
 
-/// Returns the figure of a cell: `1.20 [1.10, 1.30] us`, `9.0 ns [0 ns, 1.2 us]` or `1.20 us`. It has
-/// no values of seeds, unless it is one value.
+/// Returns the figure of a cell: `1.20 [1.10, 1.30] us`, `9.0 ns [0 ns, 1.2 us]` or `1.20 us`. It
+/// has no values of seeds, unless it is one value.
 pub fn estimate(cell: &str) -> Option<Estimate> {
     let Some((median, rest)) = cell.split_once('[') else {
         let (median, _) = quantity(cell)?;

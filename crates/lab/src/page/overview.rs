@@ -107,8 +107,8 @@ fn wrapped(line: &str) -> String {
     text + "\n"
 }
 
-/// Returns the text with the medians of the page in place of their names, or the name of one that is
-/// not there.
+/// Returns the text with the medians of the page in place of their names, or the name of a missing
+/// one.
 fn filled(text: &str, page: &ResultPage) -> Result<String, String> {
     let mut parts = text.split('{');
     let mut filled = parts.next().unwrap_or_default().to_owned();

@@ -32,8 +32,8 @@ impl PeerLink {
         Ok(())
     }
 
-    /// Takes the frames of a datagram as if it were authentic, so that a fuzzer reaches what is
-    /// behind the authentication.
+    /// Takes the frames of a datagram as if it were authentic, so that a fuzzer reaches the code
+    /// after the authentication.
     #[cfg(fuzzing)]
     pub fn handle_plaintext(&mut self, now_ns: u64, number: u64, frames: &[u8]) {
         let now_ns = self.advance(now_ns);

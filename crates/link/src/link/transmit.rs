@@ -37,8 +37,8 @@ struct Contents {
 }
 
 impl PeerLink {
-    /// Fills `out` with datagrams to send now, all of one length, of which only the last may be
-    /// shorter; none if there is nothing to send. Former contents of `out` are cleared.
+    /// Fills `out` with datagrams to send now, all of one length except a shorter last one; none if
+    /// there is nothing to send. Former contents of `out` are cleared.
     pub fn poll_transmit(&mut self, now_ns: u64, out: &mut Vec<u8>) -> Option<Transmit> {
         let now_ns = self.advance(now_ns);
         out.clear();
@@ -130,7 +130,7 @@ impl PeerLink {
             self.is_packets_turn = true;
             let free = (end - out.len()).checked_sub(self.blocks.len(piece));
             contents.has_ack = ack_len > 0 && (is_ack_expected || free.is_some_and(|free| ack_len <= free));
-            // An acknowledgement that cannot wait and does not fit beside the block goes alone.
+            // An urgent acknowledgement that does not fit together with the block is sent alone.
             if free.is_none_or(|free| contents.has_ack && ack_len > free) {
                 contents.has_ack &= self.append_ack(out, end);
                 return contents;
@@ -183,7 +183,7 @@ impl PeerLink {
         self.ack_frame.len()
     }
 
-    /// Discards the next packets as far as the path has become too narrow for them.
+    /// Discards packets at the front that are too large for the path now.
     #[inline]
     fn discard_large_packets(&mut self) {
         let max = packet_max(self.mtu.size());
@@ -193,7 +193,7 @@ impl PeerLink {
         }
     }
 
-    /// Returns the block or part to send; for a probe also one that was sent before.
+    /// Returns the block or part to send; for a probe possibly a repeated one.
     #[inline]
     fn pick_piece(&mut self) -> Option<Piece> {
         let pending = self.blocks.pending();

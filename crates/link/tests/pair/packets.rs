@@ -1,4 +1,4 @@
-//! Packets: once or never, in order as far as the network keeps it, never divided.
+//! Packets: once or never, in the order of the network, never divided.
 
 use link::{Config, PacketError};
 use proptest::prelude::*;

@@ -52,7 +52,7 @@ pub fn has_moved(world: &World) -> bool {
 
 /// Once the network has no more faults, everything arrives, and all timers have fired: nothing is
 /// pending, each flow that the dispatcher knows is at its owner, nothing else is anywhere, and
-/// packets that were not processed were given up. A flow that is nowhere goes on or ends with its
+/// packets that were not processed were given up. A flow that is nowhere continues or ends with its
 /// next packet.
 pub fn everything_ends(model: &Handover, situation: &Situation) -> bool {
     let Some(mut end) = settled(model, situation.clone()) else { return false };
@@ -101,7 +101,7 @@ fn settled(model: &Handover, mut end: Situation) -> Option<Situation> {
     None
 }
 
-/// Returns the flows of which a unit has a state.
+/// Returns the flows with a state at some unit.
 fn flows(world: &World) -> BTreeSet<FlowId> {
     world.units.iter().flat_map(|unit| unit.engine().states.keys().copied()).collect()
 }

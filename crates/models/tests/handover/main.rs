@@ -1,8 +1,8 @@
-//! Handover: the real dispatcher and real units, and every order in which their packets and
-//! messages can arrive, be lost, be repeated, or be cut off by a crash (design.md 3.1-3.4, 3.13).
+//! Handover: the real dispatcher and real units, and every order of arrivals, losses, repetitions
+//! and crashes for their packets and messages (design.md 3.1-3.4, 3.13).
 //!
-//! The engine of the units is a ledger whose states list the packets that they contain, so that
-//! each state shows what happened to it.
+//! The engine of the units is a ledger: a state lists the packets that it contains, and so shows
+//! what happened to it.
 //!
 //! Bounds: one or two flows of up to 4 packets, 2 or 3 units, up to two changes of owner, one
 //! crash, and up to two faults of the network. Each test prints the number of states.

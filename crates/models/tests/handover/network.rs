@@ -30,7 +30,7 @@ pub enum PlantedFault {
     MoveLost,
     /// The transport does not answer in the place of a lost unit.
     LostUnitSilent,
-    /// A unit that has crashed goes on under its number, without its flows.
+    /// A unit that has crashed continues under its number, without its flows.
     NumberReused,
 }
 

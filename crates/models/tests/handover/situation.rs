@@ -40,7 +40,7 @@ pub enum Input {
 #[derive(Clone, Debug)]
 pub struct Situation {
     pub world: World,
-    /// Units that have crashed, and whose crash nobody has noticed.
+    /// Units with an unnoticed crash.
     pub crashed: Vec<UnitId>,
     inputs: Vec<Input>,
     /// Hash of the inputs.
@@ -80,7 +80,7 @@ impl Situation {
             Step::Migrate(flow, to) => self.input(model, Input::Migrate(key(flow), UnitId(to))),
             Step::Crash(unit) => {
                 self.world.lose(UnitId(unit));
-                self.world.lost.clear(); // Nobody answers for it yet.
+                self.world.lost.clear(); // No unit answers for it yet.
                 if model.planted != PlantedFault::NumberReused {
                     self.crashed.push(UnitId(unit));
                 }
@@ -147,7 +147,7 @@ impl Situation {
     pub fn flows(&self, model: &Handover) -> Vec<FlowStatus> {
         let mut dispatcher = dispatcher(model.units);
         self.inputs.iter().for_each(|input| _ = feed(&mut dispatcher, input, &mut Vec::new()));
-        dispatcher.flow_statuses(0..u32::MAX).collect()
+        dispatcher.flows().statuses(0..u32::MAX).collect()
     }
 }
 
@@ -200,13 +200,13 @@ fn feed(
     match input {
         Input::Packet(key) => return dispatch(dispatcher, key, outputs),
         Input::Migrate(key, to) => {
-            if let Some(id) = dispatcher.flow(hash(key), key) {
+            if let Some(id) = dispatcher.flows().find(hash(key), key) {
                 // It may be there already, or the unit may be lost.
-                let _ = dispatcher.migrate(NOW_NS, id, Some(*to), outputs);
+                let _ = dispatcher.migrations().migrate(NOW_NS, id, Some(*to), outputs);
             }
         }
-        Input::Lose(unit) => dispatcher.lose_unit(NOW_NS, *unit, outputs),
-        Input::Started(unit) => dispatcher.started(NOW_NS, *unit),
+        Input::Lose(unit) => dispatcher.membership().lose(NOW_NS, *unit, outputs),
+        Input::Started(unit) => dispatcher.membership().started(NOW_NS, *unit),
         Input::Message(from, message) => dispatcher.handle_message(NOW_NS, *from, message.clone(), outputs),
     }
     None

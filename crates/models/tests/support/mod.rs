@@ -9,7 +9,7 @@ use protocol::message::{Stamp, UnitId};
 /// The time at the dispatcher.
 pub const NOW_NS: u64 = 1;
 
-/// Returns a dispatcher whose units all run.
+/// Returns a dispatcher with all units running.
 pub fn dispatcher(units: u16) -> Dispatcher {
     let config = Config {
         mode: Granularity::Flow,

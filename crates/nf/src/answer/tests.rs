@@ -5,7 +5,7 @@ use proptest::prelude::*;
 const A: [u8; 4] = [10, 0, 0, 1];
 const B: [u8; 4] = [192, 0, 2, 7];
 
-/// An IPv4 packet on Ethernet, without the transport's checksum.
+/// Returns an IPv4 packet on Ethernet, without the transport's checksum.
 fn v4(source: [u8; 4], destination: [u8; 4], fragment: u16, protocol: u8, body: &[u8]) -> Vec<u8> {
     let mut bytes = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     bytes.extend([0x45, 0]);
@@ -71,7 +71,7 @@ fn error(bytes: &[u8], error: IcmpError) -> Result<Packet, NotAnswerable> {
     answered(bytes, |packet, buffer| icmp_error(packet, error, packet.ends().1.addr, buffer).map(<[u8]>::len))
 }
 
-/// By the definition of RFC 1071, independent of the code under test.
+/// Checks the checksum by the definition of RFC 1071, independent of the code under test.
 fn check_transport_sum(packet: &Packet) {
     let (meta, data) = (packet.meta(), packet.data());
     let segment = &data[meta.l4 as usize..];

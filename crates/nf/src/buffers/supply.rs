@@ -1,4 +1,5 @@
-//! Growing buffers when memory runs short: who may still take some, and what is evicted.
+//! Growing buffers when memory runs short: which flows may still take some, and which buffers are
+//! evicted.
 //!
 //! While more than a quarter of the memory is free, any flow may take what it needs. Below that,
 //! the flows of one source may hold its share. When memory is full, buffers are evicted: first
@@ -14,7 +15,7 @@ use crate::sources::{ReportLimit, SourceAccounts};
 /// Share of the memory that the flows of one source may hold once it runs short, in percent.
 pub const BUFFER_SHARE_PERCENT: u8 = 10;
 
-/// The reason for which data of a flow was not kept.
+/// The reason that data of a flow was not kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemoryShortage {
     /// All memory is in use, and nothing can be evicted.
@@ -246,8 +247,8 @@ impl Buffers {
         FlowBuffer { len_max: part.min(left).max(bytes.len()), bytes, refused: 0, short, was_evicted: false }
     }
 
-    /// Evicts buffers until the reserve is free. A connection that is not open takes nothing from
-    /// one that is.
+    /// Evicts buffers until the reserve is free. Connections that are not open take nothing from
+    /// open ones.
     fn make_room(&mut self, own: &[u8], is_weak: bool) {
         let is_own = |at: u32| own.chunks_exact(NUMBER_LEN).any(|number| number == (at + 1).to_le_bytes());
         for _ in 0..VICTIMS_MAX {

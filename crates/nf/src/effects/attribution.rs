@@ -19,7 +19,7 @@ pub struct EffectsMark {
     reports: u32,
 }
 
-/// The output of one kind, as far as it is distributed, and the mark of the next end.
+/// The number of attributed effects of one kind, and the mark of the next end.
 #[derive(Default)]
 struct Progress {
     done: u32,

@@ -1,16 +1,16 @@
-//! A reserve of memory: when the system has no more, the process goes on with the reserve and takes
-//! on nothing new, in place of an abort.
+//! A reserve of memory: when the system has no more, the process continues with the reserve and
+//! accepts no new flows, instead of aborting.
 //!
-//! The reserve is address space that nobody has touched, so it costs no memory. It helps where an
-//! allocation fails: with a limit on the address space, or without overcommitment. A control group
-//! at its limit kills the process instead.
+//! The reserve is untouched address space, so it costs no memory. It helps where an allocation
+//! fails: with a limit on the address space, or without overcommitment. A control group at its
+//! limit kills the process instead.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
-/// Bytes of the reserve: what a process needs to go on with the flows that it has, and for tables
-/// that are just growing.
+/// Bytes of the reserve: enough to continue with the existing flows, and for tables that are
+/// growing.
 pub const RESERVE_BYTES: usize = 128 << 20;
 
 /// The reserve; null while it is in use, or was not taken.
@@ -20,7 +20,7 @@ static IS_SHORT: AtomicBool = AtomicBool::new(false);
 /// The function that is called then.
 static NOTICE: OnceLock<fn()> = OnceLock::new();
 
-/// The system's allocator, with the reserve behind it.
+/// The system's allocator, with the reserve for failed allocations.
 pub struct ReservingAllocator;
 
 const fn layout() -> Layout {
@@ -56,8 +56,8 @@ pub fn is_short() -> bool {
     IS_SHORT.load(Ordering::Relaxed)
 }
 
-/// Has this called when memory becomes short, by the thread whose allocation has failed: it must
-/// not allocate. The first one stays.
+/// Sets the function to call when memory becomes short. The thread with the failed allocation calls
+/// it, so it must not allocate. Only the first call has an effect.
 pub fn call_when_short(notice: fn()) {
     let _ = NOTICE.set(notice);
 }
@@ -71,7 +71,7 @@ fn give_way() -> bool {
     }
     IS_SHORT.store(true, Ordering::Release);
     // SAFETY: `reserve` stored a pointer of `System.alloc` with this layout, and the swap took it
-    // from there, so that nobody else frees it.
+    // from there, so that it is freed once.
     unsafe { System.dealloc(reserve, layout()) };
     if let Some(notice) = NOTICE.get() {
         notice();

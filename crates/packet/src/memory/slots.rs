@@ -87,9 +87,9 @@ impl<H: FromBytes + IntoBytes> SlotArray<H> {
         H: Immutable,
     {
         // SAFETY: the slot lies within the memory (just checked; `new` made it slots * slot_len
-        // bytes long), and is as long as an H at least. It begins at a multiple of a line, which H
-        // asks for at most (`new`). Any bytes are an H (FromBytes). The memory is borrowed, shared,
-        // as long as the H.
+        // bytes long), and is as long as an H at least. It begins at a multiple of a line, at least
+        // H's alignment (`new`). Any bytes are an H (FromBytes). The memory is borrowed, shared, as
+        // long as the H.
         (slot < self.slots).then(|| unsafe { &*self.start_of(slot).cast::<H>() })
     }
 
@@ -184,7 +184,7 @@ impl<H: FromBytes + IntoBytes, T: FromBytes + IntoBytes> ColumnMut<'_, H, T> {
         let start = self.slots.start_of_mut(slot);
         // SAFETY: as in `head_mut` and `get_mut`: the slot was just checked, and `column_mut`
         // checked that the part lies within every slot, which are borrowed since. None of the three
-        // overlaps another: the part begins behind the head (`column_mut`), and the bytes are from
+        // overlaps another: the part begins after the head (`column_mut`), and the bytes are from
         // its end to the slot's.
         unsafe {
             Some((

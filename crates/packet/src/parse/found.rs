@@ -43,7 +43,7 @@ impl Whole {
     }
 }
 
-/// Classifies a fragment. One that would overwrite a TCP header's flags is refused (RFC 1858
+/// Classifies a fragment. Refuses a fragment that would overwrite a TCP header's flags (RFC 1858
 /// 3.2.1).
 #[inline]
 pub(super) fn fragment_class(offset: u16, more: bool, protocol: u8) -> Result<PacketClass, DropReason> {

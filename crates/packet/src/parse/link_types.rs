@@ -23,7 +23,7 @@ pub struct LinkTypeInfo {
     find: Find,
 }
 
-/// The supported link types beside those of [`LinkType`], by number.
+/// The supported link types that are not in [`LinkType`], by number.
 pub const LINK_TYPES: &[LinkTypeInfo] = &[
     known(6, "IEEE802_5", token_ring),
     known(7, "ARCNET_BSD", |data, _| arcnet(data, 2)),
@@ -79,22 +79,22 @@ pub(super) fn parse(data: &[u8], number: u16, scope: &mut Scope) -> Result<At, D
     (known.find)(data, scope).ok_or(DropReason::LinkTruncated)
 }
 
-/// IP if the first nibble says so.
+/// Finds IP if the first nibble is 4 or 6.
 fn by_nibble(data: &[u8], at: usize) -> At {
     version_nibble(data, at).ok()
 }
 
-/// By the EtherType at `type_at`, with a payload at `at`.
+/// Finds IP by the EtherType at `type_at`, with a payload at `at`.
 fn by_type(data: &[u8], type_at: usize, at: usize, scope: &mut Scope) -> Option<At> {
     shims(data, be16(data, type_at)?, at, scope).ok()
 }
 
-/// An Ethernet frame.
+/// Finds IP in an Ethernet frame.
 fn ethernet(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     by_type(data, at + 12, at + 14, scope)
 }
 
-/// LLC with SNAP, with the number of IPv4 in OSI's list (RFC 2684 5), or alone.
+/// Finds IP in LLC with SNAP, with the number of IPv4 in OSI's list (RFC 2684 5), or alone.
 fn by_llc(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     if let Some(&[0xfe, 0xfe, 0x03, nlpid]) = data.get(at..at + 4) {
         return Some(by_nlpid(data, nlpid, at + 4));
@@ -105,7 +105,7 @@ fn by_llc(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// By the network layer protocol identifier (ISO/IEC TR 9577).
+/// Finds IP by the network layer protocol identifier (ISO/IEC TR 9577).
 fn by_nlpid(data: &[u8], nlpid: u8, at: usize) -> At {
     match nlpid {
         0xcc | 0x8e => by_nibble(data, at),
@@ -113,7 +113,7 @@ fn by_nlpid(data: &[u8], nlpid: u8, at: usize) -> At {
     }
 }
 
-/// By the PPP protocol number at `number_at`.
+/// Finds IP by the PPP protocol number at `number_at`.
 fn by_ppp_number(data: &[u8], number_at: usize, scope: &mut Scope) -> Option<At> {
     match data.get(number_at)? {
         // One byte, compressed (RFC 1661 6.5).
@@ -127,7 +127,7 @@ fn ppp(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     by_ppp_number(data, if has_address { at + 2 } else { at }, scope)
 }
 
-/// IEEE 802.5: a source address with its first bit set announces a source route.
+/// Finds IP in IEEE 802.5: a source address with its first bit set announces a source route.
 fn token_ring(data: &[u8], scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 14;
     let has_route = data.get(8)? & 0x80 != 0;
@@ -135,7 +135,7 @@ fn token_ring(data: &[u8], scope: &mut Scope) -> Option<At> {
     by_llc(data, HEADER_LEN + route_len, scope)
 }
 
-/// RFC 1051 and RFC 1201, after the addresses. Split packets are not reassembled.
+/// Finds IP in ARCNET (RFC 1051, RFC 1201), after the addresses. Split packets are not reassembled.
 fn arcnet(data: &[u8], mut at: usize) -> Option<At> {
     const EXCEPTION: u8 = 0xff;
     const IP_OF_RFC_1051: u8 = 240;
@@ -154,12 +154,12 @@ fn arcnet(data: &[u8], mut at: usize) -> Option<At> {
     Some(if matches!(system, IP | IPV6) && is_whole { by_nibble(data, at + 3) } else { None })
 }
 
-/// Cisco's HDLC: address, control, EtherType.
+/// Finds IP in Cisco's HDLC: address, control, EtherType.
 fn cisco_hdlc(data: &[u8], scope: &mut Scope) -> Option<At> {
     by_type(data, 2, 4, scope)
 }
 
-/// RFC 2427, and Cisco's variant with an EtherType after the address.
+/// Finds IP in frame relay (RFC 2427), and in Cisco's variant with an EtherType after the address.
 fn frame_relay(data: &[u8], scope: &mut Scope) -> Option<At> {
     const UNNUMBERED: u8 = 0x03;
     const SNAP: u8 = 0x80;
@@ -180,7 +180,7 @@ fn frame_relay(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// Sun's raw ATM: payload type, path, circuit.
+/// Finds IP in Sun's raw ATM: payload type, path, circuit.
 fn sun_atm(data: &[u8], scope: &mut Scope) -> Option<At> {
     const LAN_EMULATION: u8 = 1;
     const LLC: u8 = 2;
@@ -191,7 +191,7 @@ fn sun_atm(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// IEEE 802.11: unencrypted data frames, after a header of the capturing host.
+/// Finds IP in IEEE 802.11: unencrypted data frames, after a header of the capturing host.
 fn wireless(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     const DATA: u8 = 0x08;
     const NO_DATA: u8 = 0x40;
@@ -214,7 +214,7 @@ fn wireless(data: &[u8], at: usize, scope: &mut Scope) -> Option<At> {
     by_llc(data, at + len, scope)
 }
 
-/// The Prism driver's header, or that of AVS in its place.
+/// Finds IP after the Prism driver's header, or AVS's in its place.
 fn prism(data: &[u8], scope: &mut Scope) -> Option<At> {
     const PRISM_LEN: usize = 144;
     const AVS: u32 = 0x8021_1001;
@@ -224,7 +224,7 @@ fn prism(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// DOCSIS: only Ethernet packets, after the header, its extension and check sequence.
+/// Finds IP in DOCSIS: only Ethernet packets, after the header, its extension and check sequence.
 fn docsis(data: &[u8], scope: &mut Scope) -> Option<At> {
     const PACKET: u8 = 0;
     let &[control, extension_len, ..] = data.first_chunk::<4>()?;
@@ -235,7 +235,7 @@ fn docsis(data: &[u8], scope: &mut Scope) -> Option<At> {
     ethernet(data, 6 + extension, scope)
 }
 
-/// Endace records of Ethernet and HDLC.
+/// Finds IP in Endace records of Ethernet and HDLC.
 fn endace(data: &[u8], scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 16;
     const EXTENSION_LEN: usize = 8;
@@ -262,8 +262,8 @@ fn endace(data: &[u8], scope: &mut Scope) -> Option<At> {
     }
 }
 
-/// Linux's netfilter log: attributes, one of which is the packet, in the byte order of the
-/// capturing host.
+/// Finds IP in Linux's netfilter log: attributes in the byte order of the capturing host; one is
+/// the packet.
 fn nflog(data: &[u8], _scope: &mut Scope) -> Option<At> {
     const HEADER_LEN: usize = 4;
     const PAYLOAD: u16 = 9;
@@ -284,7 +284,7 @@ fn nflog(data: &[u8], _scope: &mut Scope) -> Option<At> {
     Some(None)
 }
 
-/// Apple's: its length, and the type of the next header.
+/// Finds IP in Apple's packet tap: its header has its length, and the type of the next header.
 fn packet_tap(data: &[u8], scope: &mut Scope) -> Option<At> {
     let word = |at: usize| be32(data, at).map(u32::swap_bytes);
     let at = word(0)? as usize;

@@ -57,7 +57,7 @@ pub(super) fn check_sanity(data: &[u8], found: &Found, sanity: Sanity) -> Result
     Ok(())
 }
 
-/// RFC 791 3.1.
+/// Parses an IPv4 header (RFC 791 3.1).
 #[inline]
 fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
     let rest = data.get(l3..).unwrap_or_default();
@@ -97,7 +97,7 @@ fn ipv4(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
     })
 }
 
-/// RFC 8200 3 and 4.
+/// Parses an IPv6 header and its extensions (RFC 8200 3 and 4).
 fn ipv6(data: &[u8], l3: usize, whole: Whole) -> Result<Found, DropReason> {
     let rest = data.get(l3..).unwrap_or_default();
     let Some(header) = rest.first_chunk::<40>() else {

@@ -51,7 +51,7 @@ pub(super) fn llc(data: &[u8], at: usize) -> Option<u16> {
     }
 }
 
-/// Finds an IP packet whose version is given only by its first nibble.
+/// Finds an IP packet; only its first nibble gives the version.
 pub(super) fn version_nibble(data: &[u8], at: usize) -> Result<(usize, u8), DropReason> {
     match data.get(at).map(|byte| byte >> 4) {
         Some(version @ (4 | 6)) => Ok((at, version)),

@@ -11,7 +11,7 @@ pub(crate) fn has_source_route(header: &[u8], version: u8) -> bool {
     }
 }
 
-/// RFC 791 3.1: LSRR and SSRR.
+/// Checks for a source route option of IPv4 (RFC 791 3.1): LSRR or SSRR.
 fn has_route_option(mut options: &[u8]) -> bool {
     const END: u8 = 0;
     const NO_OPERATION: u8 = 1;
@@ -30,7 +30,7 @@ fn has_route_option(mut options: &[u8]) -> bool {
     false
 }
 
-/// RFC 8200 4.4, RFC 5095: a routing header of type 0.
+/// Checks for a routing header of type 0 (RFC 8200 4.4, RFC 5095).
 fn has_route_header(header: &[u8]) -> bool {
     routing_headers(header).any(|[_, _, kind, _]| kind == 0)
 }

@@ -11,12 +11,12 @@ const UDP4: [u8; 32] = [
     0x03, 0xe8, 0, 53, 0, 12, 0, 0, 1, 2, 3, 4,
 ];
 
-/// 2001:db8::1 port 1000 -> 2001:db8::2 port 53 over UDP, with 2 bytes of payload.
+/// Returns 2001:db8::1 port 1000 -> 2001:db8::2 port 53 over UDP, with 2 bytes of payload.
 fn udp6() -> Vec<u8> {
     ipv6(17, &[0x03, 0xe8, 0, 53, 0, 10, 0, 0, 9, 9])
 }
 
-/// An IPv6 packet from 2001:db8::1 to 2001:db8::2.
+/// Returns an IPv6 packet from 2001:db8::1 to 2001:db8::2.
 fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
     let [high, low] = (payload.len() as u16).to_be_bytes();
     let mut bytes = vec![0x60, 0, 0, 0, high, low, next_header, 64];
@@ -26,7 +26,7 @@ fn ipv6(next_header: u8, payload: &[u8]) -> Vec<u8> {
     [bytes, payload.to_vec()].concat()
 }
 
-/// An IPv4 packet from 10.1.2.3 to 192.0.2.1, without a checksum.
+/// Returns an IPv4 packet from 10.1.2.3 to 192.0.2.1, without a checksum.
 fn ipv4(protocol: u8, payload: &[u8]) -> Vec<u8> {
     let mut bytes = UDP4[..20].to_vec();
     bytes[2..4].copy_from_slice(&(20 + payload.len() as u16).to_be_bytes());
@@ -61,12 +61,12 @@ fn parse(link: LinkType, frame: &[u8]) -> Result<Meta, DropReason> {
     parse_as(link, false, frame, 0)
 }
 
-/// Raw IP.
+/// Parses raw IP.
 fn raw(network: &[u8]) -> Result<Meta, DropReason> {
     parse(LinkType::RawIp, network)
 }
 
-/// Raw IP, of which the last bytes were not captured.
+/// Parses raw IP without the last bytes, which were not captured.
 fn cut(network: &[u8], to: usize) -> Result<Meta, DropReason> {
     parse_as(LinkType::RawIp, false, &network[..to], (network.len() - to) as u32)
 }
@@ -75,7 +75,7 @@ fn inner(network: &[u8]) -> Meta {
     parse_as(LinkType::RawIp, true, network, 0).unwrap()
 }
 
-/// The key as text, source first.
+/// Returns the key as text, source first.
 fn key(meta: &Meta) -> String {
     let (source, destination) = meta.key.ends(meta.reversed);
     format!("{source} > {destination} {}", meta.protocol)

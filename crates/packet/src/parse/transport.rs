@@ -70,7 +70,7 @@ pub fn is_query(protocol: u8, kind: u8) -> bool {
     }
 }
 
-/// RFC 9293 3.1.
+/// Parses a TCP header (RFC 9293 3.1).
 #[inline]
 fn tcp(body: &[u8], found: &Found, meta: &mut Meta) -> Result<usize, DropReason> {
     let Some(header) = body.first_chunk::<20>() else {
@@ -98,7 +98,7 @@ fn tcp(body: &[u8], found: &Found, meta: &mut Meta) -> Result<usize, DropReason>
     Ok(header_len)
 }
 
-/// RFC 768; a length of 0 only in jumbograms (RFC 2675 4).
+/// Parses a UDP header (RFC 768). A length of 0 is valid only in jumbograms (RFC 2675 4).
 #[inline]
 fn udp(body: &[u8], found: &Found) -> Result<usize, DropReason> {
     let Some(header) = body.first_chunk::<8>() else {
@@ -118,7 +118,8 @@ fn udp(body: &[u8], found: &Found) -> Result<usize, DropReason> {
     Ok(8)
 }
 
-/// RFC 792, RFC 4443. The header is assumed to have 8 bytes; four suffice for types without a rest.
+/// Parses an ICMP header (RFC 792, RFC 4443). The header is assumed to have 8 bytes; four suffice
+/// for types without a rest.
 #[inline]
 fn icmp(body: &[u8], found: &mut Found) -> Result<usize, DropReason> {
     let Some(&kind) = body.first() else {
@@ -133,7 +134,7 @@ fn icmp(body: &[u8], found: &mut Found) -> Result<usize, DropReason> {
     Ok(8)
 }
 
-/// A header that begins with two ports.
+/// Parses a header that begins with two ports.
 fn other(body: &[u8], found: &Found, header_len: usize) -> Result<usize, DropReason> {
     if body.len() < 4 {
         return Err(DropReason::TransportTruncated);

@@ -97,7 +97,7 @@ kinds! {
     Tzsp = "tzsp",
 }
 
-/// Returns the kind of tunnel whose header is at `l4`, after an IP header with this protocol.
+/// Returns the kind of the tunnel header at `l4`, after an IP header with this protocol.
 pub(super) fn kind(data: &[u8], l4: usize, protocol: u8, ports: TunnelPorts) -> Option<TunnelKind> {
     use TunnelKind::{
         Erspan, EtherIp, Geneve, Gre, GtpU, Gue, IpInIp, L2tp, Mpls, Pptp, Teredo, Tzsp, Vxlan,
@@ -204,12 +204,13 @@ fn by_ether_type(data: &[u8], ether_type: u16, at: usize, scope: &mut Scope) -> 
     Some(Inner { l3, version, checksummed_udp: None })
 }
 
-/// An inner Ethernet frame; its VLAN tags are added to the scope while there is room.
+/// Parses an inner Ethernet frame; its VLAN tags are added to the scope while there is room.
 fn ethernet(data: &[u8], at: usize, scope: &mut Scope) -> Option<(usize, u8)> {
     shims(data, be16(data, at + 12)?, at + 14, scope).ok()?
 }
 
-/// RFC 2784, RFC 2890: version 0 without routing and checksum, which would cover what NFs change.
+/// Parses GRE (RFC 2784, RFC 2890): version 0 without routing and checksum, which would cover bytes
+/// that NFs change.
 fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let flags = be16(data, at)?;
     if flags & 0xc007 != 0 {
@@ -232,8 +233,8 @@ fn gre(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     }
 }
 
-/// draft-foschiano-erspan: type II has 8 bytes, type III 12, or 20 with a platform subheader. VLAN
-/// and session are not part of the flow's key: the mirrored frame's own tags are.
+/// Parses ERSPAN (draft-foschiano-erspan): type II has 8 bytes, type III 12, or 20 with a platform
+/// subheader. VLAN and session are not part of the flow's key: the mirrored frame's own tags are.
 fn erspan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let header_len = match data.get(at)? >> 4 {
         1 => 8,
@@ -244,7 +245,7 @@ fn erspan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, ETHERNET, at + header_len, scope)
 }
 
-/// Version 1, a received or sent Ethernet packet; fields up to the end marker.
+/// Parses TZSP: version 1, a received or sent Ethernet packet; fields up to the end marker.
 fn tzsp(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     const FIELDS_MAX: usize = 32;
     const OF_ETHERNET: u16 = 1;
@@ -264,7 +265,7 @@ fn tzsp(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     None
 }
 
-/// RFC 7348 5.
+/// Parses VXLAN (RFC 7348 5).
 fn vxlan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     if be32(data, at)? & 0x0800_0000 == 0 {
         return None;
@@ -273,7 +274,7 @@ fn vxlan(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, ETHERNET, at + 8, scope)
 }
 
-/// draft-ietf-nvo3-vxlan-gpe 3: a header with a next protocol.
+/// Parses VXLAN-GPE (draft-ietf-nvo3-vxlan-gpe 3): a header with a next protocol.
 fn vxlan_gpe(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let word = be32(data, at)?;
     let ether_type = match (word & 0x3c00_0000 == 0x0c00_0000, word as u8) {
@@ -286,7 +287,7 @@ fn vxlan_gpe(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, ether_type, at + 8, scope)
 }
 
-/// RFC 8926 3.4.
+/// Parses Geneve (RFC 8926 3.4).
 fn geneve(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     let word = be32(data, at)?;
     if word >> 30 != 0 {
@@ -297,8 +298,9 @@ fn geneve(data: &[u8], at: usize, scope: &mut Scope) -> Option<Inner> {
     by_ether_type(data, word as u16, at + 8 + options, scope)
 }
 
-/// 3GPP TS 29.281 5.1: a G-PDU, with optional fields and extension headers. The tunnel identifier
-/// is not part of the flow's key, as it differs between the directions of a session.
+/// Parses GTP-U (3GPP TS 29.281 5.1): a G-PDU, with optional fields and extension headers. The
+/// tunnel identifier is not part of the flow's key, as it differs between the directions of a
+/// session.
 fn gtp_u(data: &[u8], at: usize) -> Option<Inner> {
     let word = be32(data, at)?;
     let (flags, kind) = ((word >> 24) as u8, (word >> 16) as u8);
@@ -325,7 +327,7 @@ fn gtp_u(data: &[u8], at: usize) -> Option<Inner> {
     ip(data, next)
 }
 
-/// Generic UDP encapsulation, variant 0 with an IP protocol, and variant 1 (plain IP).
+/// Parses generic UDP encapsulation: variant 0 with an IP protocol, and variant 1 (plain IP).
 fn gue(data: &[u8], at: usize) -> Option<Inner> {
     let word = be32(data, at)?;
     if word >> 30 == 1 {

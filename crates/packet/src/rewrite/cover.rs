@@ -21,7 +21,7 @@ pub struct OuterMatch {
     mask: [u128; OUTER_MATCH_LEN_MAX / WORD_LEN],
 }
 
-/// The patterns of packets that are treated alike, as far as they matter.
+/// The patterns of the tags and outer headers that packets have in common; none if irrelevant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OuterMatches {
     /// From the first type after the Ethernet addresses to the outermost IP header, matched
@@ -32,7 +32,7 @@ pub struct OuterMatches {
 }
 
 impl OuterMatches {
-    /// Returns the patterns of a packet, as far as they can be matched.
+    /// Returns a packet's patterns that can be matched.
     pub fn of(packet: &Packet) -> OuterMatches {
         OuterMatches { tags: OuterMatch::tags_of(packet), outer: OuterMatch::outer_of(packet) }
     }
@@ -71,7 +71,7 @@ impl OuterMatch {
         if is_in_one { OuterMatch::of_headers(packet, meta.outer_l3.into(), meta.l3.into()) } else { None }
     }
 
-    /// Same for a packet whose outer headers are at this position.
+    /// Returns the pattern of outer headers at this position.
     #[inline(never)]
     fn of_headers(packet: &Packet, start: usize, end: usize) -> Option<OuterMatch> {
         let header = packet.data().get(start..end)?;

@@ -27,7 +27,7 @@ pub struct MssOptions {
     pub found: bool,
     /// It was above the limit, and is the limit now.
     pub lowered: bool,
-    /// An option is malformed or not captured. It and all behind it are untouched, as receivers
+    /// An option is malformed or not captured. It and all later options are untouched, as receivers
     /// skip them.
     pub malformed: bool,
 }

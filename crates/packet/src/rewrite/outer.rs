@@ -138,7 +138,7 @@ impl OuterHeaders {
         }
     }
 
-    /// RFC 791, RFC 2003 3.1.
+    /// Writes an outer IPv4 header (RFC 791, RFC 2003 3.1).
     fn put_v4(&self, header: &mut [u8], inner: &Inner) {
         let fixed = inner.version == 4 && inner.dont_fragment;
         let identification = if fixed { 0 } else { inner.number.wrapping_add(self.entropy as u16) };
@@ -154,7 +154,7 @@ impl OuterHeaders {
         header[10..12].copy_from_slice(&sum.to_be_bytes());
     }
 
-    /// RFC 8200 3, RFC 2473; the flow label spreads flows (RFC 6438).
+    /// Writes an outer IPv6 header (RFC 8200 3, RFC 2473). Its flow label spreads flows (RFC 6438).
     fn put_v6(&self, header: &mut [u8], inner: &Inner) {
         let first = 6 << 28 | u32::from(self.traffic_class(inner)) << 20 | self.entropy >> 6 & 0xf_ffff;
         let len = (header.len() + inner.len - IPV6_LEN) as u16;

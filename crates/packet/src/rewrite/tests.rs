@@ -10,7 +10,7 @@ mod cover;
 mod outer;
 mod tags;
 
-/// RFC 1071, byte by byte: the oracle, independent of incremental updates.
+/// Returns the sum of RFC 1071, byte by byte: the oracle, independent of incremental updates.
 fn slow_sum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for (i, &byte) in bytes.iter().enumerate() {
@@ -46,7 +46,7 @@ fn field_of(protocol: u8) -> Option<usize> {
 }
 
 /// Returns, for every checksum in a whole IP packet from outside to inside, true if it is valid.
-/// Includes the contents of tunnels and ICMP errors, as far as they are whole.
+/// Includes the contents of tunnels and ICMP errors that are whole.
 fn verdicts(packet: &[u8]) -> Vec<bool> {
     let (header, total, protocol, pseudo) = fields(packet);
     let mut right = vec![];
@@ -109,7 +109,8 @@ fn ip(six: bool, protocol: u8, body: &[u8], with_checksum: bool) -> Vec<u8> {
     packet
 }
 
-/// A packet of any transport that can be rewritten, of any length, with or without a UDP checksum.
+/// Returns a packet of any transport that can be rewritten, of any length, with or without a UDP
+/// checksum.
 fn plain() -> impl Strategy<Value = Vec<u8>> {
     let payload = prop::collection::vec(any::<u8>(), 0..40);
     (any::<bool>(), 0usize..5, payload, any::<[u8; 4]>(), any::<bool>()).prop_map(
@@ -131,7 +132,7 @@ fn plain() -> impl Strategy<Value = Vec<u8>> {
     )
 }
 
-/// An ICMP error that quotes a packet, as a whole or only its beginning.
+/// Returns an ICMP error that quotes a packet, as a whole or only its beginning.
 fn error() -> impl Strategy<Value = Vec<u8>> {
     (plain(), 8usize..60, any::<bool>()).prop_map(|(quoted, len, whole)| {
         let six = quoted[0] >> 4 == 6;
@@ -142,8 +143,8 @@ fn error() -> impl Strategy<Value = Vec<u8>> {
     })
 }
 
-/// A packet within a VXLAN tunnel, itself perhaps within another, or in IP; UDP with or without
-/// checksums.
+/// Returns a packet within a VXLAN tunnel, itself perhaps within another, or in IP; UDP with or
+/// without checksums.
 fn tunnelled() -> impl Strategy<Value = Vec<u8>> {
     let inside = prop_oneof![3 => plain(), 1 => error()];
     (inside, any::<[bool; 5]>()).prop_map(|(inside, [six, sum, twice, six_outside, sum_outside])| {
@@ -164,7 +165,7 @@ fn vxlan(six: bool, with_checksum: bool, inside: &[u8]) -> Vec<u8> {
     ip(six, 17, &[&head, inside].concat(), with_checksum)
 }
 
-/// A way to frame IP packets: the link type, and its header before IPv4 and IPv6.
+/// Returns a way to frame IP packets: the link type, and its header before IPv4 and IPv6.
 fn framing() -> impl Strategy<Value = (LinkType, Vec<u8>, Vec<u8>)> {
     let ether = |tags: &[u8], v4: [u8; 2], v6: [u8; 2]| {
         let head = [&[6; 12][..], tags].concat();
@@ -221,7 +222,7 @@ fn parse_again(packet: &mut Packet, inner: bool) {
     parser.parse(packet).unwrap();
 }
 
-/// The IP packet, without link header and trailer.
+/// Returns the IP packet, without link header and trailer.
 fn network(packet: &Packet) -> &[u8] {
     let l3 = packet.meta().outer_l3 as usize;
     &packet.data()[l3..l3 + packet.ip_len()]
@@ -335,8 +336,8 @@ proptest! {
         }
     }
 
-    /// Combined writes equal the same writes one after the other, on packets with the endpoints for
-    /// which they were combined and, if compared first, on others.
+    /// Combined writes equal the same writes one after the other, on packets with the expected
+    /// endpoints and, if compared first, on others.
     #[test]
     fn combined_writes_equal_writes_in_turn(
         network_bytes in prop_oneof![plain(), tunnelled()],
@@ -372,12 +373,12 @@ proptest! {
         prop_assert_eq!(packet.data(), in_turn.data());
     }
 
-    /// A packet truncated by a capture changes like the whole one, as far as it goes.
+    /// A packet truncated by a capture changes like the beginning of the whole one.
     #[test]
     fn truncated_packets_change_like_whole_ones(network_bytes in plain(), change in change(), keep in 0usize..80) {
         let framing = (LinkType::RawIp, vec![], vec![]);
         let mut whole = frame(&framing, &network_bytes, &[], false);
-        // A checksum of which only one byte was captured is not checked.
+        // A checksum with only one captured byte is not checked.
         let keep = (whole.meta().l4 as usize + 8 + keep / 2 * 2).min(whole.len());
         let mut cut = Packet::from_bytes(&network_bytes[..keep]);
         cut.meta_mut().link = LinkType::RawIp;
@@ -514,7 +515,7 @@ fn impossible_rewrites_are_refused_and_change_nothing() {
     }
 }
 
-/// A tunnel whose checksum had to be updated is removed: nothing is written at its position.
+/// A removed tunnel's checksum needs no update: nothing is written at its position.
 #[test]
 fn removed_tunnel_is_forgotten() {
     let inside = ip(false, 17, &[0, 1, 0, 2, 0, 8, 0, 0], true);

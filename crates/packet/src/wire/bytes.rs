@@ -65,7 +65,7 @@ pub(super) fn write_u24(value: u32, bytes: &mut [u8]) {
     bytes.copy_from_slice(&value.to_be_bytes()[1..]);
 }
 
-/// `byte` with the bits of `mask` taken from `bits`.
+/// Returns `byte` with the bits of `mask` taken from `bits`.
 #[inline]
 pub(super) fn with_bits(byte: u8, mask: u8, bits: u8) -> u8 {
     byte & !mask | bits & mask

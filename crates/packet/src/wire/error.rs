@@ -16,7 +16,7 @@ pub enum WireError {
         /// Bytes available.
         available_bytes: usize,
     },
-    /// A field has a value that the format forbids, so that what follows cannot be told.
+    /// A field has a value that the format forbids, so the bytes after it cannot be parsed.
     #[error("{header} is malformed: {field}")]
     Malformed {
         /// Name of the header.

@@ -1,5 +1,5 @@
-//! Ethernet: II frames (RFC 894) and 802.3 frames, whose payload starts with an LLC header (IEEE
-//! 802.3 clause 3).
+//! Ethernet: II frames (RFC 894) and 802.3 frames, with a payload that starts with an LLC header
+//! (IEEE 802.3 clause 3).
 
 use super::bytes::{need, room, view};
 use super::{EtherType, MacAddress, WireError};
@@ -22,7 +22,7 @@ view! {
 }
 
 impl<T: AsRef<[u8]>> Frame<T> {
-    /// Checks that the header, and the payload whose length an 802.3 frame gives, are there.
+    /// Checks that the header is complete, and an 802.3 frame's payload by its length field.
     ///
     /// # Errors
     ///

@@ -65,7 +65,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.bytes()[1] & 0x40 != 0
     }
 
-    /// Virtual network identifier, 24 bits.
+    /// Returns the virtual network identifier, 24 bits.
     #[inline]
     pub fn vni(&self) -> u32 {
         read_u24(&self.bytes()[4..7])

@@ -42,7 +42,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         need(NAME, self.bytes(), self.header_len())
     }
 
-    /// Returns the version; 1 is PPTP's, whose payload is PPP.
+    /// Returns the version; 1 is PPTP's, with a PPP payload.
     #[inline]
     pub fn version(&self) -> u8 {
         self.flags_and_version() as u8 & 7
@@ -153,7 +153,7 @@ impl<T: AsRef<[u8]> + AsMut<[u8]>> Packet<T> {
     }
 }
 
-/// Four bytes from `start`, or none.
+/// Returns the range of four bytes from `start`, or an empty one.
 #[inline]
 const fn optional_word(start: usize, is_present: bool) -> Range<usize> {
     start..start + if is_present { 4 } else { 0 }

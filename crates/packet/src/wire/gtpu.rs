@@ -75,14 +75,14 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.fixed_len() + extensions
     }
 
-    /// Sequence number, if there is one.
+    /// Returns the sequence number, if there is one.
     #[inline]
     pub fn sequence_number(&self) -> Option<u16> {
         let bytes = self.bytes();
         (bytes[0] & 2 != 0).then(|| u16::from_be_bytes([bytes[8], bytes[9]]))
     }
 
-    /// N-PDU number, if there is one.
+    /// Returns the N-PDU number, if there is one.
     #[inline]
     pub fn n_pdu_number(&self) -> Option<u8> {
         (self.bytes()[0] & 1 != 0).then(|| self.bytes()[10])

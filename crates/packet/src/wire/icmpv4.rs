@@ -8,7 +8,7 @@ use crate::checksum;
 
 const NAME: &str = "ICMPv4";
 
-/// The header, whose second half depends on the type, in bytes.
+/// The length of the header in bytes; its second half depends on the type.
 pub const HEADER_LEN: usize = 8;
 
 numbers! {
@@ -39,7 +39,7 @@ numbers! {
 }
 
 impl Type {
-    /// Checks if the message reports on an original datagram, whose start it carries. RFC 1122
+    /// Checks if the message reports on an original datagram and carries its start. RFC 1122
     /// section 3.2.2.
     #[inline]
     pub const fn is_error(self) -> bool {

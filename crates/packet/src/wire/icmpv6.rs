@@ -8,7 +8,7 @@ use crate::checksum;
 
 const NAME: &str = "ICMPv6";
 
-/// The header, whose second half depends on the type, in bytes.
+/// The length of the header in bytes; its second half depends on the type.
 pub const HEADER_LEN: usize = 8;
 
 numbers! {
@@ -47,8 +47,8 @@ numbers! {
 }
 
 impl Type {
-    /// Checks if the message reports on an original packet, whose start it carries. RFC 4443
-    /// section 2.1.
+    /// Checks if the message reports on an original packet and carries its start. RFC 4443 section
+    /// 2.1.
     #[inline]
     pub const fn is_error(self) -> bool {
         self.0 < 128

@@ -87,13 +87,13 @@ impl<T: AsRef<[u8]>> Packet<T> {
         usize::from(self.bytes()[0] & 0xf) * 4
     }
 
-    /// Differentiated services code point, 0 to 63.
+    /// Returns the differentiated services code point, 0 to 63.
     #[inline]
     pub fn dscp(&self) -> u8 {
         self.bytes()[1] >> 2
     }
 
-    /// Explicit congestion notification, 0 to 3.
+    /// Returns the explicit congestion notification, 0 to 3.
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.bytes()[1] & 3
@@ -238,7 +238,7 @@ impl Repr {
             protocol: packet.protocol(),
             source: packet.source(),
             destination: packet.destination(),
-            // A checked packet is no shorter than its header, whose length is at most 60.
+            // A checked packet is no shorter than its header, at most 60 bytes.
             payload_len: packet.total_len() - packet.header_len() as u16,
         }
     }

@@ -75,26 +75,26 @@ impl<T: AsRef<[u8]>> Packet<T> {
         HEADER_LEN
     }
 
-    /// Traffic class: DSCP and ECN.
+    /// Returns the traffic class: DSCP and ECN.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         let bytes = self.bytes();
         bytes[0] << 4 | bytes[1] >> 4
     }
 
-    /// Differentiated services code point, 0 to 63.
+    /// Returns the differentiated services code point, 0 to 63.
     #[inline]
     pub fn dscp(&self) -> u8 {
         self.traffic_class() >> 2
     }
 
-    /// Explicit congestion notification, 0 to 3.
+    /// Returns the explicit congestion notification, 0 to 3.
     #[inline]
     pub fn ecn(&self) -> u8 {
         self.traffic_class() & 3
     }
 
-    /// Flow label, 20 bits.
+    /// Returns the flow label, 20 bits.
     #[inline]
     pub fn flow_label(&self) -> u32 {
         let bytes = self.bytes();

@@ -11,7 +11,7 @@ const NAME: &str = "IPv6 extension header";
 pub const FRAGMENT_LEN: usize = 8;
 
 view! {
-    /// A view of a hop-by-hop options, destination options or routing header: those that give their
+    /// A view of a hop-by-hop options, destination options or routing header: the headers with a
     /// length in units of eight bytes. As an item of [`super::ipv6_walk::Headers`] it is any
     /// extension header, and the buffer that header only.
     pub struct Header;
@@ -122,7 +122,7 @@ impl<T: AsRef<[u8]>> Fragment<T> {
         FRAGMENT_LEN
     }
 
-    /// Offset in the fragmentable part, in bytes.
+    /// Returns the offset in the fragmentable part, in bytes.
     #[inline]
     pub fn fragment_offset(&self) -> u16 {
         let bytes = self.bytes();
@@ -135,7 +135,7 @@ impl<T: AsRef<[u8]>> Fragment<T> {
         self.bytes()[3] & 1 != 0
     }
 
-    /// All that the header says, but for what follows.
+    /// Returns the header's contents except the next header.
     #[inline]
     pub fn info(&self) -> FragmentInfo {
         FragmentInfo {
@@ -201,7 +201,7 @@ impl<T: AsRef<[u8]>> Authentication<T> {
         (usize::from(self.payload_len()) + 2) * 4
     }
 
-    /// Integrity check value.
+    /// Returns the integrity check value.
     #[inline]
     pub fn icv(&self) -> &[u8] {
         &self.bytes()[12..self.header_len()]
@@ -214,8 +214,8 @@ impl<T: AsRef<[u8]>> Authentication<T> {
     }
 }
 
-/// Returns the length in bytes of the extension header of a `kind` for which
-/// [`IpProtocol::is_ipv6_extension`] holds, which `bytes` starts with and has all of.
+/// Returns the length in bytes of the extension header that `bytes` starts with. `kind` must
+/// satisfy [`IpProtocol::is_ipv6_extension`]. Fails unless `bytes` has the whole header.
 pub(super) fn header_len(kind: IpProtocol, bytes: &[u8]) -> Result<usize, WireError> {
     need(NAME, bytes, 8)?;
     let len = match kind {

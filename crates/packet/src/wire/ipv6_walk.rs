@@ -13,8 +13,8 @@ pub const EXTENSION_HEADERS_MAX: usize = 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct UpperLayer {
     /// The protocol after the last header walked over. It is not an extension header of
-    /// [`IpProtocol::is_ipv6_extension`], unless `fragment` is one that is not the first: then it
-    /// is what the fragment header says of the first one's payload.
+    /// [`IpProtocol::is_ipv6_extension`], except with a `fragment` other than the first: then it is
+    /// the fragment header's statement about the first one's payload.
     pub protocol: IpProtocol,
     /// Its offset, in bytes from the first extension header.
     pub offset: usize,

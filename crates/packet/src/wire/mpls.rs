@@ -42,7 +42,7 @@ impl<T: AsRef<[u8]>> Entry<T> {
         self.word() >> 12
     }
 
-    /// Traffic class, 0 to 7.
+    /// Returns the traffic class, 0 to 7.
     #[inline]
     pub fn traffic_class(&self) -> u8 {
         (self.word() >> 9) as u8 & 7

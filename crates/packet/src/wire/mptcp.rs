@@ -1,7 +1,7 @@
 //! Multipath TCP options. RFC 8684 section 3 (version 1), RFC 6824 section 3 (version 0).
 //!
-//! They are the bytes of [`TcpOption::Mptcp`](super::tcp_option::TcpOption::Mptcp). Those that
-//! begin connections and sub-flows, and those that map data, are read in full.
+//! They are the bytes of [`TcpOption::Mptcp`](super::tcp_option::TcpOption::Mptcp). Options that
+//! begin connections and sub-flows and options that map data are read in full.
 
 use super::WireError;
 use super::bytes::{Field, fits, room};
@@ -24,7 +24,7 @@ const LONG_SEQUENCE: u8 = 0x08;
 const HAS_MAPPING: u8 = 0x04;
 const LONG_ACK: u8 = 0x02;
 const HAS_ACK: u8 = 0x01;
-/// The bit of MP_JOIN by which a sub-flow is a backup.
+/// The bit of MP_JOIN that makes a sub-flow a backup.
 const BACKUP: u8 = 1;
 
 /// An option.
@@ -50,7 +50,7 @@ pub struct MptcpCapable {
     pub version: u8,
     /// Data carries checksums.
     pub checksums: bool,
-    /// The version's hash function is used, the only one that versions 0 and 1 have.
+    /// The version's hash function is used; versions 0 and 1 have no other.
     pub uses_hmac: bool,
     /// Keys.
     pub keys: CapableKeys,

@@ -1,5 +1,5 @@
-//! Assigned numbers: newtypes over the value on the wire, with constants for those that the program
-//! knows by name.
+//! Assigned numbers: newtypes over the value on the wire, with constants for the numbers that the
+//! program uses.
 
 use super::bytes::Field;
 

@@ -74,7 +74,7 @@ impl<T: AsRef<[u8]>> Packet<T> {
         self.protocol_start() + if is_compressed { 1 } else { 2 }
     }
 
-    /// Protocol of the payload.
+    /// Returns the protocol of the payload.
     #[inline]
     pub fn protocol(&self) -> Protocol {
         match self.bytes()[self.protocol_start()..self.header_len()] {
@@ -114,8 +114,8 @@ numbers! {
 }
 
 view! {
-    /// A view of a PPPoE packet: of a session, whose payload is a [`Packet`], or of discovery,
-    /// whose payload is tags.
+    /// A view of a PPPoE packet: of a session, with a [`Packet`] as payload, or of discovery, with
+    /// tags as payload.
     pub struct Session;
     /// Version and type, both 1.
     version_and_type, set_version_and_type: u8 = 0..1;

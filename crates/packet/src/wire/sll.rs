@@ -106,7 +106,7 @@ impl<T: AsRef<[u8]>> Packet2<T> {
         V2_HEADER_LEN
     }
 
-    /// Direction of the packet.
+    /// Returns the direction of the packet.
     #[inline]
     pub fn packet_type(&self) -> PacketType {
         PacketType(u16::from(self.bytes()[10]))

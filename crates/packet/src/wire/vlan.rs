@@ -11,7 +11,7 @@ pub const HEADER_LEN: usize = 4;
 pub const TAGS_MAX: usize = 8;
 
 view! {
-    /// A view of what follows an EtherType for which [`EtherType::is_vlan`] holds.
+    /// A view of the bytes after an EtherType that satisfies [`EtherType::is_vlan`].
     pub struct Tag;
     /// Priority, drop eligibility and VLAN identifier in one number.
     tci, set_tci: u16 = 0..2;
@@ -36,19 +36,19 @@ impl<T: AsRef<[u8]>> Tag<T> {
         HEADER_LEN
     }
 
-    /// Priority code point, 0 to 7.
+    /// Returns the priority code point, 0 to 7.
     #[inline]
     pub fn pcp(&self) -> u8 {
         (self.tci() >> 13) as u8
     }
 
-    /// Drop eligible indicator.
+    /// Returns the drop eligible indicator.
     #[inline]
     pub fn dei(&self) -> bool {
         self.tci() & 0x1000 != 0
     }
 
-    /// VLAN identifier, 0 to 4095; 0 tags the priority only.
+    /// Returns the VLAN identifier, 0 to 4095; 0 tags the priority only.
     #[inline]
     pub fn vid(&self) -> u16 {
         self.tci() & 0xfff

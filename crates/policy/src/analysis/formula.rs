@@ -69,7 +69,7 @@ pub(crate) enum Formula {
 pub(crate) struct History {
     /// Number of NFs that may have written a field.
     pub writes: BTreeMap<FilterField, u32>,
-    /// NFs that the packet has passed, and external nodes whose attributes it has.
+    /// NFs that the packet has passed, and external nodes that may have set its attributes.
     pub nfs: Vec<usize>,
 }
 
@@ -157,7 +157,7 @@ impl Values {
 }
 
 impl ScalarSet {
-    /// Returns the values that pass a test; without one, those that are neither 0 nor empty.
+    /// Returns the values that pass a test; without one, all except 0 and the empty text.
     fn of(test: Option<&(FilterComparison, Scalar)>) -> ScalarSet {
         let numbers = |first, last| NumberSet::new(vec![(first, last)]);
         let none = || NumberSet::new(Vec::new());

@@ -35,7 +35,7 @@ pub(super) struct Solver {
 /// Values left for a variable; `None`: it is absent.
 type Space = BTreeMap<Variable, Option<Values>>;
 
-/// A kind of packet: fields that it does not have, and limits on those that it has.
+/// A kind of packet: fields that it lacks, and limits on the fields that it has.
 #[derive(Clone, Copy)]
 struct PacketKind {
     /// `None`: no IP packet.

@@ -1,4 +1,4 @@
-//! Tags of external nodes: the carrier of attributes, and those that a program sets.
+//! Tags of external nodes: the carrier of attributes, and the attributes that a program sets.
 
 use super::Checker;
 use crate::ast::{Name, ValueExpr, ValueExprKind};
@@ -14,7 +14,7 @@ use crate::value::{Value, ValueKind};
 pub const NODE_ATTRIBUTES_MAX: usize = 16;
 /// Limit on the bits of an attribute, and of all of a program that gets streams.
 const ATTRIBUTE_BITS_MAX: i128 = 16;
-/// The key of a native node whose program gets streams in place of packets.
+/// The key of a native node with a program that gets streams in place of packets.
 const DELIVERS: &str = "delivers";
 
 /// Returns true if a node of this kind delivers streams to its program: then it is a function of
@@ -54,8 +54,8 @@ impl Checker<'_, '_> {
         self.is_among(&sets, ("tags: vlan, ", owner), name)
     }
 
-    /// Checks that the program to which an instance delivers streams sets this attribute; reports
-    /// it otherwise. The attributes of other types are not known here.
+    /// Checks that this attribute is set by the program of an instance that delivers streams;
+    /// reports it otherwise. The attributes of other types are not known here.
     pub(super) fn is_set_by_nf(&mut self, nf: usize, owner: &Name, name: &Name) -> bool {
         let nf = &self.nfs[nf];
         let sets = nf.sets.clone();
@@ -80,7 +80,7 @@ impl Checker<'_, '_> {
     }
 }
 
-/// Returns the error of attributes that find no room beside a flow.
+/// Returns the error of attributes that do not fit the space of a flow.
 fn too_many_bits(name: &str, sets: &[NodeAttribute], span: Span) -> Option<Diagnostic> {
     let bits = sets.iter().map(|set| i128::from(set.bits)).sum::<i128>();
     let message = format!(
@@ -127,7 +127,7 @@ fn attributes(value: &Value, faults: &mut Vec<Diagnostic>) -> Vec<NodeAttribute>
     read.collect()
 }
 
-/// Returns the error of a node whose program sets attributes that cannot come back.
+/// Returns the error of a node without a carrier for the attributes that its program sets.
 fn no_carrier(node: &ExternalNode) -> Option<Diagnostic> {
     let is_missing = node.tags == TagCarrier::None && !node.sets.is_empty();
     let span = node.config.get("sets").map_or(node.span, |value| value.span);

@@ -126,7 +126,7 @@ impl Checker<'_, '_> {
         Some(FilterAddressSet::new(ranges))
     }
 
-    /// Returns the numbers for which the comparison holds; for `!=`, those for which it does not.
+    /// Returns the numbers that pass the comparison; for `!=`, the numbers that do not.
     fn numbers(
         &mut self,
         operand: &ast::ValueExpr,
@@ -245,7 +245,7 @@ impl Checker<'_, '_> {
         Some(scalar)
     }
 
-    /// Resolves an operand whose words, except `known` ones, must be names of values.
+    /// Resolves an operand. Its words, except `known` ones, must be names of values.
     fn operand(&mut self, operand: &ast::ValueExpr, known: &[(&str, u8)]) -> Option<Value> {
         let value = self.value(operand);
         let unknown = leaves(&value).into_iter().find_map(|leaf| match &leaf.kind {

@@ -51,7 +51,7 @@ pub(super) fn draw(drawing: &Drawing) -> String {
     let mut twins: BTreeMap<(usize, usize), f64> = BTreeMap::new();
     for edge in &drawing.edges {
         let ((from_x, from_y), (to_x, to_y)) = (at(edge.from), at(edge.to));
-        // Edges between the same nodes are drawn beside each other.
+        // Edges between the same nodes are drawn in parallel.
         let twin = twins.entry((edge.from, edge.to)).or_insert(0.0);
         let shift = 16.0 * *twin;
         *twin += 1.0;

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-/// Keys of objects whose values are secrets.
+/// Keys of objects with secret values.
 const SECRET_KEYS: [&str; 3] = ["key", "secret", "password"];
 /// Bytes before the shown part that are searched for the start of a secret.
 const LOOK_BACK: usize = 4096;

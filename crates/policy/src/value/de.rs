@@ -1,6 +1,6 @@
 //! Serde deserialization of a [`Value`]. An error points at the innermost key or value at fault.
 //!
-//! | the value | asked for an integer | asked for a string or anything |
+//! | the value | for an integer | for a string or anything |
 //! |---|---|---|
 //! | amount (`10s`, `64KiB`, `1Gbps`) | its base units (ns, bytes, bits/s, packets/s) | as written |
 //! | integer, float, bool | itself | itself |

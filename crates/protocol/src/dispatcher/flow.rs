@@ -1,6 +1,6 @@
 //! A flow's entry in the dispatcher's table.
 
-use crate::message::{FlowId, Handover, ReplicaTargets, Stamp, UnitId};
+use crate::message::{Epoch, FlowId, Handover, ReplicaTargets, Stamp, UnitId};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 use crate::dispatcher::config::TARGETS_COUNT_MAX;
@@ -12,24 +12,24 @@ use crate::dispatcher::key::ShortKey;
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     /// The key of its first packet.
-    pub key: ShortKey,
+    key: ShortKey,
     /// Arrival time of its last packet.
-    pub last_seen_ns: u64,
+    last_seen_ns: u64,
     /// Number of its packets (S58).
-    pub seq: u64,
+    seq: u64,
     /// Bytes of its present flowlet.
-    pub bytes: u64,
+    bytes: u64,
     /// The seq of the last packet to the previous owner; in a free index, the next free index plus
     /// 1.
-    pub last: u64,
+    last: u64,
     /// The owner's epoch; 0 in a free index.
-    pub epoch: u32,
+    epoch: u32,
     /// Number of earlier flows of the index.
-    pub generation: u32,
+    generation: u32,
     owner: u16,
     previous: u16,
     /// The rate estimated for its flowlet, in bits per second.
-    pub estimate_bps: f32,
+    estimate_bps: f32,
 }
 
 /// The fields that only the first packet of a flowlet and a flow's end need: one more cache line.
@@ -37,13 +37,13 @@ pub(crate) struct Flow {
 #[repr(C, align(64))]
 pub(crate) struct Flowlet {
     /// Arrival time of its first packet.
-    pub started_ns: u64,
+    started_ns: u64,
     /// The hash of the flow's first key.
-    pub hash: u64,
+    hash: u64,
     /// The targets of its replicas.
-    pub targets: TargetList,
+    targets: TargetList,
     /// Units that refused the flow's state. Beyond its length, further ones are not remembered.
-    pub refusers: TargetList,
+    refusers: TargetList,
 }
 
 const _: () = assert!(size_of::<Flow>() == 64 && size_of::<Flowlet>() == 64, "a cache line each");
@@ -53,23 +53,146 @@ impl Flowlet {
     pub fn first(hash: u64, now_ns: u64) -> Flowlet {
         Flowlet { started_ns: now_ns, hash, targets: TargetList::NONE, refusers: TargetList::NONE }
     }
+
+    /// Begins the flow's next flowlet.
+    #[inline]
+    pub fn begin(&mut self, now_ns: u64) {
+        self.started_ns = now_ns;
+    }
+
+    /// Returns the arrival time of its first packet.
+    #[inline]
+    pub fn started_ns(&self) -> u64 {
+        self.started_ns
+    }
+
+    /// Returns the hash of the flow's first key.
+    #[inline]
+    pub fn hash(&self) -> u64 {
+        self.hash
+    }
+
+    /// Returns the targets of its replicas.
+    #[inline]
+    pub fn targets(&self) -> &TargetList {
+        &self.targets
+    }
+
+    /// Sets the targets of its replicas.
+    #[inline]
+    pub fn set_targets(&mut self, targets: TargetList) {
+        self.targets = targets;
+    }
+
+    /// Returns the units that refused the flow's state.
+    #[inline]
+    pub fn refusers(&self) -> &TargetList {
+        &self.refusers
+    }
+
+    /// Notes a unit that refused the flow's state.
+    pub fn add_refuser(&mut self, unit: UnitId) {
+        if !self.refusers.contains(unit) {
+            self.refusers.push(unit);
+        }
+    }
+
+    /// Forgets that a unit refused the flow's state.
+    pub fn forget_refuser(&mut self, unit: UnitId) {
+        self.refusers.remove(unit);
+    }
 }
 
 impl Flow {
-    /// Creates a flow in epoch 1 without packets.
-    pub fn new(key: ShortKey, generation: u32, owner: UnitId, now_ns: u64) -> Flow {
-        Flow {
+    /// Begins a flow in epoch 1 without packets, in a free index. Returns the next free index plus
+    /// 1, if this one was freed before.
+    pub fn begin(&mut self, key: ShortKey, owner: UnitId, now_ns: u64) -> u64 {
+        let next_free = self.last;
+        *self = Flow {
             key,
             last_seen_ns: now_ns,
             seq: 0,
             bytes: 0,
             last: 0,
             epoch: 1,
-            generation,
+            generation: self.generation,
             owner: owner.0,
             previous: 0,
             estimate_bps: 0.0,
-        }
+        };
+        next_free
+    }
+
+    /// Ends the flow, and frees the index; `next_free` is the next free index plus 1. Returns false
+    /// if the index is retired: its generations are exhausted.
+    pub fn end(&mut self, next_free: u64) -> bool {
+        (self.epoch, self.key) = (0, ShortKey::default());
+        let Some(generation) = self.generation.checked_add(1) else {
+            return false;
+        };
+        (self.generation, self.last) = (generation, next_free);
+        true
+    }
+
+    /// Returns the number of earlier flows of the index.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// Returns true if the index had a flow of this generation, which has ended.
+    pub fn has_ended(&self, generation: u32) -> bool {
+        // A retired index keeps the generation of its last flow; a free one has that of its next.
+        let is_retired = self.generation == u32::MAX && !self.is_live();
+        generation < self.generation || (generation == self.generation && is_retired)
+    }
+
+    /// Returns the key of its first packet.
+    #[inline(always)]
+    pub fn key(&self) -> ShortKey {
+        self.key
+    }
+
+    /// Returns the arrival time of its last packet.
+    #[inline(always)]
+    pub fn last_seen_ns(&self) -> u64 {
+        self.last_seen_ns
+    }
+
+    /// Returns the number of its packets (S58).
+    #[inline(always)]
+    pub fn seq(&self) -> u64 {
+        self.seq
+    }
+
+    /// Returns the bytes of its present flowlet.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns the seq of the last packet to the previous owner.
+    #[inline]
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Returns the owner's epoch.
+    #[inline]
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Returns the rate estimated for its flowlet, in bits per second.
+    #[inline]
+    pub fn estimate_bps(&self) -> f32 {
+        self.estimate_bps
+    }
+
+    /// Begins a flowlet with this estimated rate, in bits per second.
+    #[inline]
+    pub fn begin_flowlet(&mut self, estimate_bps: f32) {
+        (self.bytes, self.estimate_bps) = (0, estimate_bps);
     }
 
     #[inline]

@@ -1,8 +1,12 @@
-//! Flowlets: where a flow is cut, and the rate that a flowlet is expected to have.
+//! Flowlets: where a flow is cut.
 
-use crate::dispatcher::config::{Config, RateWindow};
-use crate::dispatcher::flow::{Flow, Flowlet};
-use crate::dispatcher::load::rate_bps;
+use crate::dispatcher::config::{Config, Granularity};
+use crate::dispatcher::fleet::Fleet;
+use crate::dispatcher::flow::Flow;
+use crate::dispatcher::flows::FlowMatch;
+use crate::dispatcher::owners::Owners;
+use crate::dispatcher::units::{UnitState, Units};
+use crate::message::UnitId;
 
 /// The reason for which a flowlet of a known flow begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,69 +21,106 @@ pub(crate) enum FlowletCut {
     Drain,
 }
 
-/// Returns the cut if a packet of `len` bytes begins a flowlet (S29, S46, Pseudocode 1 l.14-25).
-#[inline]
-pub(crate) fn cut(flow: &Flow, now_ns: u64, len: u32, config: &Config) -> Option<FlowletCut> {
-    if is_behind_gap(flow, now_ns, config) {
-        return Some(FlowletCut::Gap);
-    }
-    (flow.bytes_with(len) > config.size_max).then_some(FlowletCut::Size)
-}
-
-/// Returns true if the flow was silent for longer than T.
-#[inline]
-pub(crate) fn is_behind_gap(flow: &Flow, now_ns: u64, config: &Config) -> bool {
-    now_ns.saturating_sub(flow.last_seen_ns) > config.gap_ns
-}
-
-/// The rates of flowlets so far.
-pub(crate) struct Demand {
-    alpha: f32,
-    rate_over: RateWindow,
+/// The rules by which flows are cut into flowlets.
+pub(crate) struct Cuts {
+    mode: Granularity,
+    /// T, in ns.
     gap_ns: u64,
-    window_ns: u64,
-    /// Sum over all past flowlets, in bits per second.
-    sum_bps: f64,
-    count: u64,
+    /// B, in bytes on the wire.
+    size_max: u64,
+    /// Size above which a flowlet is likely to be cut (S62); `u64::MAX` if none is.
+    push_above: u64,
+    /// Size below which a flowlet is neither cut nor likely to be; 0 in modes in which anything may
+    /// be cut.
+    midst_end: u64,
+    /// Longest silence within a flowlet, in ns.
+    midst_gap_ns: u64,
+    /// Flows leave a draining unit once their states are copied, and are not cut before.
+    pre_copy: bool,
 }
 
-impl Demand {
-    pub fn new(config: &Config) -> Demand {
-        Demand {
-            alpha: config.alpha,
-            rate_over: config.rate_over,
+impl Cuts {
+    pub fn new(config: &Config) -> Cuts {
+        Cuts {
+            mode: config.mode,
             gap_ns: config.gap_ns,
-            window_ns: config.bucket_ns.saturating_mul(config.buckets as u64),
-            sum_bps: 0.0,
-            count: 0,
+            size_max: config.size_max,
+            push_above: config.push_above(),
+            midst_end: match config.mode {
+                Granularity::Flowlet => config.push_above().min(config.size_max).saturating_add(1),
+                Granularity::Flow => u64::MAX,
+                _ => 0,
+            },
+            midst_gap_ns: if config.mode == Granularity::Flow { u64::MAX } else { config.gap_ns },
+            pre_copy: config.pre_copy,
         }
     }
 
-    /// Returns the estimate for a flow's first flowlet: the mean over all past flowlets of all
-    /// flows, in bits per second (S33); 0 before the first.
-    pub fn of_new_flow_bps(&self) -> f32 {
-        if self.count == 0 { 0.0 } else { (self.sum_bps / self.count as f64) as f32 }
+    /// Returns true if a packet, with which its flowlet has this many bytes, may begin a flowlet or
+    /// end one, so that its [cut](Cuts::cut) must be looked for.
+    #[inline(always)]
+    pub fn may_cut(&self, now_ns: u64, flow: &Flow, bytes: u64) -> bool {
+        let silence_ns = now_ns.saturating_sub(flow.last_seen_ns());
+        silence_ns > self.midst_gap_ns || bytes >= self.midst_end
     }
 
-    /// Measures the flow's past flowlet, and returns the estimate for its next one (S34). The past
-    /// one counts at once, so that a cut by size reveals the spike that it belongs to (S45).
-    pub fn of_next_bps(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
-        let measured_bps = self.measure(now_ns, flow, flowlet);
-        self.alpha * measured_bps + (1.0 - self.alpha) * flow.estimate_bps
-    }
-
-    /// Measures the flow's past flowlet. Its time counts as at least T: a single packet is no
-    /// burst.
-    pub fn measure(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
-        let since_start = |at_ns: u64| at_ns.saturating_sub(flowlet.started_ns).max(self.gap_ns);
-        let time_ns = match self.rate_over {
-            RateWindow::Burst => since_start(flow.last_seen_ns),
-            RateWindow::Interval => since_start(now_ns),
-            RateWindow::Window => self.window_ns,
+    /// Returns the cut if a packet of `len` bytes begins a flowlet of a known flow (S29, S32).
+    #[inline]
+    pub fn cut(
+        &self,
+        now_ns: u64,
+        found: FlowMatch,
+        len: u32,
+        owners: &Owners,
+        fleet: &Fleet,
+    ) -> Option<FlowletCut> {
+        let flow = owners.flows().get(found.index);
+        if !fleet.units().is_active(flow.owner()) {
+            // A group moves at once, when the next timers are handled.
+            if owners.group_of(found.index).is_some() {
+                return None;
+            }
+            if !self.leaves_with_copy(flow.owner(), fleet.units()) {
+                return Some(FlowletCut::Drain);
+            }
+        }
+        // Its state cannot be fetched now.
+        if fleet.units().is_passed_over(flow.owner()) {
+            return None;
+        }
+        let by_mode = match self.mode {
+            Granularity::Flowlet => return self.cut_by_packet(now_ns, flow, len),
+            Granularity::Flow => false,
+            Granularity::SmartFlow { every_ns } => {
+                now_ns / every_ns != owners.flows().flowlet(found.index).started_ns() / every_ns
+            }
+            Granularity::Packet => true,
+            Granularity::Rss { .. } => {
+                fleet.bucket_owner(found.hash).is_some_and(|owner| owner != flow.owner())
+            }
         };
-        let measured_bps = rate_bps(flow.bytes, time_ns);
-        self.sum_bps += f64::from(measured_bps);
-        self.count += 1;
-        measured_bps
+        by_mode.then_some(FlowletCut::Granularity)
+    }
+
+    /// Returns the cut if a packet of `len` bytes comes after a gap, or is too large for its
+    /// flowlet (S29, S46, Pseudocode 1 l.14-25).
+    #[inline]
+    fn cut_by_packet(&self, now_ns: u64, flow: &Flow, len: u32) -> Option<FlowletCut> {
+        if now_ns.saturating_sub(flow.last_seen_ns()) > self.gap_ns {
+            return Some(FlowletCut::Gap);
+        }
+        (flow.bytes_with(len) > self.size_max).then_some(FlowletCut::Size)
+    }
+
+    /// Returns true if flows stay at a unit during a flowlet until their states have been copied.
+    #[cold]
+    fn leaves_with_copy(&self, unit: UnitId, units: &Units) -> bool {
+        self.pre_copy && units.state(unit) == UnitState::Draining
+    }
+
+    /// Returns true if the flowlet is likely to be cut after a packet of `len` bytes (S62).
+    #[inline]
+    pub fn is_near_its_end(&self, flow: &Flow, len: u32) -> bool {
+        flow.bytes_with(len) > self.push_above
     }
 }

@@ -67,7 +67,7 @@ impl LongKey {
     #[inline(never)]
     fn is_of(&self, flow: &Flow, key: &FlowKey) -> bool {
         let short = ShortKey::of(key);
-        flow.key == short && !short.is_all() && self.key == *key
+        flow.key() == short && !short.is_all() && self.key == *key
     }
 }
 
@@ -215,7 +215,7 @@ impl Flows {
         let index = guess.index() as usize;
         let flow = self.entries.get_mut(index)?;
         let is_it = match guess.0 & 1 {
-            0 => flow.key.is_all_of(key) || self.keys[index].is_of(flow, key),
+            0 => flow.key().is_all_of(key) || self.keys[index].is_of(flow, key),
             _ => flow.is_live() && self.aliases[index].alias == *key,
         };
         is_it.then_some(flow)
@@ -257,20 +257,17 @@ impl Flows {
 
     /// Notes a unit that refused the flow's state.
     pub fn add_refuser(&mut self, index: u32, unit: UnitId) {
-        let refusers = &mut self.flowlets[index as usize].refusers;
-        if !refusers.contains(unit) {
-            refusers.push(unit);
-        }
+        self.flowlets[index as usize].add_refuser(unit);
     }
 
     /// Forgets that a unit refused the flow's state.
     pub fn forget_refuser(&mut self, index: u32, unit: UnitId) {
-        self.flowlets[index as usize].refusers.remove(unit);
+        self.flowlets[index as usize].forget_refuser(unit);
     }
 
     /// Returns the key that the index's flow began with.
     pub fn key(&self, index: u32) -> FlowKey {
-        self.get(index).key.whole().unwrap_or(self.keys[index as usize].key)
+        self.get(index).key().whole().unwrap_or(self.keys[index as usize].key)
     }
 
     /// Returns entry and flowlet of an index, to be changed.
@@ -282,29 +279,24 @@ impl Flows {
     /// Returns a live flow.
     pub fn live(&self, id: FlowId) -> Option<&Flow> {
         let flow = self.entries.get(id.index as usize)?;
-        (flow.is_live() && flow.generation == id.generation).then_some(flow)
+        (flow.is_live() && flow.generation() == id.generation).then_some(flow)
     }
 
     /// Returns true if there was such a flow and it has ended.
     pub fn is_over(&self, id: FlowId) -> bool {
         id.index < self.used
-            && self.entries.get(id.index as usize).is_some_and(|flow| {
-                // A retired index keeps the generation of its last flow; a free one has that of its
-                // next.
-                let is_retired = flow.generation == u32::MAX && !flow.is_live();
-                id.generation < flow.generation || (id.generation == flow.generation && is_retired)
-            })
+            && self.entries.get(id.index as usize).is_some_and(|flow| flow.has_ended(id.generation))
     }
 
     /// Returns the flow with this index.
     #[inline]
     pub fn id(&self, index: u32) -> FlowId {
-        FlowId { index, generation: self.get(index).generation }
+        FlowId { index, generation: self.get(index).generation() }
     }
 
     /// Returns the hash of the key that the flow began with.
     pub fn hash(&self, index: u32) -> u64 {
-        self.flowlets[index as usize].hash
+        self.flowlets[index as usize].hash()
     }
 
     /// Returns the end of the indexes that were ever used.
@@ -332,14 +324,13 @@ impl Flows {
         };
         // There is room: the hash index holds two entries per flow.
         self.lookup.insert(hash, by_key(index)).ok()?;
-        let flow = &mut self.entries[index as usize];
+        let short = ShortKey::of(key);
+        let next_free = self.entries[index as usize].begin(short, owner, now_ns);
         match self.free {
             0 => self.used += 1,
-            _ => self.free = flow.last,
+            _ => self.free = next_free,
         }
         self.live += 1;
-        let short = ShortKey::of(key);
-        *flow = Flow::new(short, flow.generation, owner, now_ns);
         self.flowlets[index as usize] = Flowlet::first(hash, now_ns);
         self.owners.set(index, Some(owner));
         if !short.is_all() {
@@ -369,22 +360,18 @@ impl Flows {
         self.lookup.remove(self.hash(index), by_key(index));
         self.owners.set(index, None);
         self.live -= 1;
-        let flow = &mut self.entries[index as usize];
-        flow.epoch = 0;
-        flow.key = ShortKey::default();
-        let Some(generation) = flow.generation.checked_add(1) else {
-            return false;
-        };
-        (flow.generation, flow.last) = (generation, self.free);
-        self.free = u64::from(index) + 1;
-        true
+        let is_free = self.entries[index as usize].end(self.free);
+        if is_free {
+            self.free = u64::from(index) + 1;
+        }
+        is_free
     }
 
     /// Returns true if the index has a flow that has been silent for this long.
     #[inline]
     pub fn is_silent(&self, index: u32, now_ns: u64, silent_ns: u64) -> bool {
         let flow = self.get(index);
-        flow.is_live() && now_ns.saturating_sub(flow.last_seen_ns) >= silent_ns
+        flow.is_live() && now_ns.saturating_sub(flow.last_seen_ns()) >= silent_ns
     }
 
     /// Returns a flow to end for a new one: of a few sampled flows that have been silent for this
@@ -395,7 +382,7 @@ impl Flows {
         let sample = (0..DISPLACEMENT_SAMPLE.min(self.used)).map(|i| (self.hand + i) % used);
         let silence_ns = |index| {
             let flow = self.get(index);
-            compared_silence_ns(now_ns.saturating_sub(flow.last_seen_ns), flow.seq)
+            compared_silence_ns(now_ns.saturating_sub(flow.last_seen_ns()), flow.seq())
         };
         let victim = sample
             .filter(|&index| self.is_silent(index, now_ns, silent_ns))
@@ -460,7 +447,7 @@ impl Flows {
     /// The same for a caller that has the key's short form.
     #[inline(always)]
     fn is_at(&self, index: usize, short: ShortKey, key: &FlowKey) -> bool {
-        self.entries[index].key == short && (short.is_all() || self.keys[index].key == *key)
+        self.entries[index].key() == short && (short.is_all() || self.keys[index].key == *key)
     }
 
     /// Removes the flow's alias.
@@ -485,7 +472,7 @@ mod tests {
         let end = |host| Endpoint::new(Addr::from_v4_bytes([10, 0, 0, host]), port);
         let (key, _) = FlowKey::new(end(1), end(2), 17, 4, Scope::default(), 0);
         let index = flows.create(FlowHasher::new(1).hash(&key), &key, UnitId(0), now_ns).unwrap();
-        flows.get_mut(index).seq = seq;
+        (0..seq).for_each(|_| flows.get_mut(index).number(now_ns, 0));
         index
     }
 

@@ -1,11 +1,11 @@
 //! Affinity groups: all flows of a group have one owner, and move together.
 //!
-//! A group that has no flows belongs to nobody; its next flow may begin at any unit. While a group
+//! A group without flows has no owner; its next flow may begin at any unit. While a group
 //! moves, its new owner does not have all of its shared state yet, so flows of the group that
 //! begin have to wait. Packets of known flows go on.
 //!
 //! ```text
-//! nobody's -- a flow begins --> owned <-- all states have arrived -- moving: new flows wait
+//! no owner -- a flow begins --> owned <-- all states have arrived -- moving: new flows wait
 //!    ^                           | |                                   ^
 //!    +------ the last flow ends -+ +---- drain, leveling, a command ---+
 //! ```
@@ -27,7 +27,7 @@ pub(crate) struct Groups {
     /// Groups that are moving.
     moving: usize,
     /// A unit has come, and lacks its part of the groups.
-    pub levels: bool,
+    levels: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -37,7 +37,7 @@ struct Group {
     flows: u32,
     /// The flow that came last.
     last: Option<u32>,
-    /// Flows whose state has not arrived at the owner.
+    /// Flows with a state that has not arrived at the owner.
     awaited: u32,
     /// A unit that refused a flow's state, so that the group has to go back.
     back_to: Option<UnitId>,
@@ -218,13 +218,24 @@ impl Groups {
         }
     }
 
-    /// Returns true if a group is moving.
-    pub fn are_moving(&self) -> bool {
-        self.moving > 0
+    /// Notes that a unit has come, which lacks its part of the groups.
+    pub fn level_from_now(&mut self) {
+        self.levels = true;
+    }
+
+    /// Returns the next group to move, and its new owner, until all units have their parts. `None`
+    /// while a group is moving.
+    pub fn next_to_level(&mut self, active: &[UnitId]) -> Option<(AffinityGroup, UnitId)> {
+        if !self.levels || self.moving > 0 {
+            return None;
+        }
+        let uneven = self.uneven(active);
+        self.levels = uneven.is_some();
+        uneven
     }
 
     /// Returns a group to move, and its new owner, if one unit has too many.
-    pub fn uneven(&self, active: &[UnitId]) -> Option<(AffinityGroup, UnitId)> {
+    fn uneven(&self, active: &[UnitId]) -> Option<(AffinityGroup, UnitId)> {
         let most = active.iter().copied().max_by_key(|&unit| (self.count_of(unit), unit))?;
         let of_most = self.groups.iter().zip(0..).filter(|(group, _)| group.owner == Some(most));
         of_most.map(|(_, number)| AffinityGroup(number)).find_map(|group| {

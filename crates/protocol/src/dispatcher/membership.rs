@@ -1,178 +1,179 @@
-//! Units that join, leave or are lost without the dispatcher's having asked for it.
+//! Units that join, leave, are drained, or are lost.
 
-use packet::parse::protocol;
+use telemetry::event;
 
-use crate::message::{Epoch, FlowId, UnitId};
-
-use crate::dispatcher::flow::Flow;
-use crate::dispatcher::lost_flows::{LOST_FLOWS_MAX, LostFlow};
-use crate::dispatcher::machine::{Dispatcher, DispatcherOutput};
+use crate::dispatcher::clock::Clock;
+use crate::dispatcher::counters::Counters;
+use crate::dispatcher::fleet::Fleet;
+use crate::dispatcher::output::DispatcherOutput;
+use crate::dispatcher::owners::Owners;
+use crate::dispatcher::step::Step;
 use crate::dispatcher::units::UnitState;
+use crate::message::UnitId;
 
-impl Dispatcher {
-    /// Notes lost TCP flows from now on.
-    pub fn note_lost_flows(&mut self) {
-        self.lost_flows = Some(Vec::new());
+/// The reason for which a unit is not drained or resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnitRefused {
+    /// There is no such unit.
+    #[error("there is no {0}")]
+    Unknown(UnitId),
+    /// It is the last one.
+    #[error("{0} is the last active unit")]
+    Last(UnitId),
+    /// It is not active.
+    #[error("{0} is not active")]
+    NotActive(UnitId),
+    /// It is not draining, and cannot start.
+    #[error("{0} is not draining")]
+    NotDraining(UnitId),
+}
+
+/// Commands and events that change a dispatcher's units.
+pub struct Membership<'a> {
+    clock: &'a mut Clock,
+    fleet: &'a mut Fleet,
+    owners: &'a mut Owners,
+    counters: &'a mut Counters,
+    /// Others take the places of units that an operator drains.
+    replaces_drained: bool,
+}
+
+impl<'a> Membership<'a> {
+    pub(crate) fn new(
+        clock: &'a mut Clock,
+        fleet: &'a mut Fleet,
+        owners: &'a mut Owners,
+        counters: &'a mut Counters,
+        replaces_drained: bool,
+    ) -> Membership<'a> {
+        Membership { clock, fleet, owners, counters, replaces_drained }
     }
 
-    /// Takes the flows that were lost since this was called last.
-    pub fn take_lost_flows(&mut self) -> Vec<LostFlow> {
-        self.lost_flows.as_mut().map(std::mem::take).unwrap_or_default()
-    }
-
-    /// Notes a flow that is about to end because its state was lost.
-    pub(crate) fn note_lost(&mut self, index: u32) {
-        let Some(noted) = &mut self.lost_flows else { return };
-        let key = self.flows.key(index);
-        if key.protocol != protocol::TCP {
-            return;
-        }
-        if noted.len() >= LOST_FLOWS_MAX {
-            self.counters.flows_lost_unnoted += 1;
-            return;
-        }
-        let (alias, is_turned) = self.flows.alias(index);
-        noted.push(LostFlow { key, alias, is_turned });
-    }
-
-    /// Begins with the units that are ready: of the first `units_min` those that are not are
-    /// starting, and others are active as well. Must be called before the first packet.
+    /// Begins with the units that are ready: the others of the first `units_min` are starting, and
+    /// ready ones beyond them are active as well. Must be called before the first packet.
     pub fn begin_with(&mut self, is_ready: impl Fn(UnitId) -> bool) {
-        for unit in self.units.all() {
-            match (self.units.state(unit), is_ready(unit)) {
-                (UnitState::Active, false) => {
-                    self.meter.deactivate(unit);
-                    self.units.set_state(unit, UnitState::Starting);
-                }
-                (UnitState::Off, true) => {
-                    self.meter.activate(unit, 0);
-                    self.units.set_state(unit, UnitState::Active);
-                }
-                _ => {}
-            }
-        }
-        self.assigner.set_active(self.units.active());
-        self.deal_buckets();
-    }
-
-    /// Deals buckets of flows to the active units, one after the other.
-    fn deal_buckets(&mut self) {
-        if let Some(rss) = self.rss.as_mut().filter(|_| !self.units.active().is_empty()) {
-            rss.deal(self.units.active());
-        }
-    }
-
-    /// Deals buckets of flows again if no flow is at any unit.
-    pub(crate) fn deal_unused_buckets(&mut self) {
-        if self.flows.count() == 0 {
-            self.deal_buckets();
-        }
+        self.fleet.begin_with(is_ready);
     }
 
     /// Starts the first unit that is off. Does nothing if none is, or one is starting already.
-    pub fn add_unit(&mut self, outputs: &mut Vec<DispatcherOutput>) {
-        self.start_one(outputs);
+    pub fn add(&mut self, outputs: &mut Vec<DispatcherOutput>) {
+        let mut step = Step::new(self.clock.now_ns(), self.counters, outputs);
+        self.fleet.start_one(&mut step);
+    }
+
+    /// Notes that a unit is ready for packets. Does nothing unless it was ordered to start.
+    pub fn started(&mut self, now_ns: u64, unit: UnitId) {
+        let now_ns = self.clock.at(now_ns);
+        if self.fleet.units().state(unit) == UnitState::Starting {
+            self.counters.buckets_moved += self.fleet.activate(unit, now_ns);
+            self.owners.level_from_now();
+            if self.owners.flows().count() == 0 {
+                self.fleet.deal_buckets();
+            }
+            self.clock.wake(now_ns);
+        }
     }
 
     /// Drains a unit: it gets no new packets, hands its flows over, and stops. If no other one is
     /// active, that begins as soon as one is; until then it works on. Does nothing if it neither
     /// runs nor starts.
-    pub fn remove_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+    pub fn remove(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
         if self.drain_active(now_ns, unit, false, outputs).is_err()
-            && matches!(self.units.state(unit), UnitState::Active | UnitState::Starting)
+            && matches!(self.fleet.units().state(unit), UnitState::Active | UnitState::Starting)
         {
-            self.units.set_leaving(unit, true);
-            self.hold_minimum(outputs);
-            self.wake(now_ns);
+            self.fleet.set_leaving(unit, true);
+            self.fleet.hold_minimum(&mut Step::new(self.clock.now_ns(), self.counters, outputs));
+            self.clock.wake(now_ns);
         }
     }
 
+    /// Drains a unit for an operator: it gets no new packets, hands its flows over, and stops. If
+    /// fewer than `units_min` are left, others are started where that is
+    /// [configured](crate::dispatcher::Config::replaces_drained).
+    ///
+    /// # Errors
+    ///
+    /// If it is not active, or is the last one: see [`remove`](Membership::remove).
+    pub fn drain(
+        &mut self,
+        now_ns: u64,
+        unit: UnitId,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Result<(), UnitRefused> {
+        self.drain_active(now_ns, unit, !self.replaces_drained, outputs)
+    }
+
+    /// Drains an active unit. `may_be_fewer`: no other one takes its place among the `units_min`.
+    fn drain_active(
+        &mut self,
+        now_ns: u64,
+        unit: UnitId,
+        may_be_fewer: bool,
+        outputs: &mut Vec<DispatcherOutput>,
+    ) -> Result<(), UnitRefused> {
+        let now_ns = self.clock.at(now_ns);
+        match self.fleet.units().state(unit) {
+            UnitState::Active if self.fleet.units().has_other_active(unit) => {
+                let mut step = Step::new(now_ns, self.counters, outputs);
+                self.fleet.drain(unit, &mut step);
+                self.fleet.excuse(unit, may_be_fewer);
+                self.fleet.hold_minimum(&mut step);
+                self.clock.wake(now_ns);
+                Ok(())
+            }
+            UnitState::Active => Err(UnitRefused::Last(unit)),
+            _ if !self.fleet.units().has(unit) => Err(UnitRefused::Unknown(unit)),
+            _ => Err(UnitRefused::NotActive(unit)),
+        }
+    }
+
+    /// Makes a draining unit active again; the flows that have left stay where they are.
+    ///
+    /// # Errors
+    ///
+    /// If it is not draining. A stopped unit starts when it is needed.
+    pub fn resume(&mut self, now_ns: u64, unit: UnitId) -> Result<(), UnitRefused> {
+        let now_ns = self.clock.at(now_ns);
+        match self.fleet.units().state(unit) {
+            UnitState::Draining => {
+                self.counters.buckets_moved += self.fleet.resume(unit, now_ns);
+                self.owners.level_from_now();
+                self.clock.wake(now_ns);
+            }
+            UnitState::Active if self.fleet.units().is_leaving(unit) => self.fleet.set_leaving(unit, false),
+            _ if !self.fleet.units().has(unit) => return Err(UnitRefused::Unknown(unit)),
+            _ => return Err(UnitRefused::NotDraining(unit)),
+        }
+        self.counters.units_resumed += 1;
+        event::unit_resumed(unit.0.into());
+        Ok(())
+    }
+
     /// A unit has crashed: its flows end, and it never runs again; a replacement has another
-    /// number. Flows whose new owner waits for a state of the lost unit end once that owner
-    /// [reports](crate::message::FromUnit::Lost) them. Units are started if fewer than `units_min`
+    /// number. A flow of another unit that waits for a state of the lost one ends once its owner
+    /// [reports](crate::message::FromUnit::Lost) it. Units are started if fewer than `units_min`
     /// are left.
-    pub fn lose_unit(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
-        let now_ns = self.at(now_ns);
-        match self.units.state(unit) {
-            UnitState::Active => {
-                self.meter.deactivate(unit);
-                self.units.set_state(unit, UnitState::Lost);
-                self.pass_suspects_over();
-                self.assigner.set_active(self.units.active());
-                if let Some(rss) = self.rss.as_mut().filter(|_| !self.units.active().is_empty()) {
-                    self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
-                }
-            }
-            UnitState::Starting | UnitState::Draining => self.units.set_state(unit, UnitState::Lost),
-            // It was drained, and would not start any more.
-            UnitState::Off => return self.retire_unit(unit),
-            UnitState::Lost => return,
+    pub fn lose(&mut self, now_ns: u64, unit: UnitId, outputs: &mut Vec<DispatcherOutput>) {
+        let now_ns = self.clock.at(now_ns);
+        let mut step = Step::new(now_ns, self.counters, outputs);
+        if self.fleet.lose(unit, &mut step) {
+            self.owners.lose_all_of(unit, self.fleet.units(), &mut step);
+            self.fleet.hold_minimum(&mut step);
+            self.clock.wake(now_ns);
         }
-        self.counters.units_lost += 1;
-        for index in 0..self.flows.used() {
-            let flow = self.flows.get(index);
-            if flow.is_live() && flow.owner() == unit {
-                self.counters.flows_lost += 1;
-                self.note_lost(index);
-                self.end(index, outputs);
-            }
-        }
-        self.hold_minimum(outputs);
-        self.wake(now_ns);
     }
 
     /// Nothing is heard from a unit, or it is heard again. While it is suspect, its flows stay, and
     /// new ones go to others, if there are any.
-    pub fn suspect_unit(&mut self, unit: UnitId, is_suspect: bool) {
-        if !self.units.has(unit) {
-            return;
-        }
-        self.units.set_suspect(unit, is_suspect);
-        self.pass_suspects_over();
-        self.assigner.set_active(self.units.active());
-        if let Some(rss) = self.rss.as_mut().filter(|_| self.units.is_passed_over(unit)) {
-            self.counters.buckets_moved += rss.clear_out(unit, self.units.active());
-        }
-    }
-
-    /// Hides the loads of suspect units, if others can be chosen.
-    pub(crate) fn pass_suspects_over(&mut self) {
-        self.meter.reckon();
-        for unit in self.units.all() {
-            self.meter.set_passed_over(unit, self.units.is_passed_over(unit));
+    pub fn suspect(&mut self, unit: UnitId, is_suspect: bool) {
+        if self.fleet.units().has(unit) {
+            self.counters.buckets_moved += self.fleet.suspect(unit, is_suspect);
         }
     }
 
     /// A unit that was drained never runs again; a replacement has another number. Does nothing if
     /// it still runs.
-    pub fn retire_unit(&mut self, unit: UnitId) {
-        if self.units.state(unit) == UnitState::Off {
-            self.units.set_state(unit, UnitState::Lost);
-        }
-    }
-
-    /// Ends a flow whose owner knows that its state is lost.
-    pub(crate) fn lost(
-        &mut self,
-        from: UnitId,
-        (id, epoch): (FlowId, Epoch),
-        outputs: &mut Vec<DispatcherOutput>,
-    ) {
-        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch == epoch;
-        if self.flows.live(id).filter(is_owner).is_some() {
-            self.counters.flows_lost += 1;
-            self.note_lost(id.index);
-            self.end(id.index, outputs);
-        }
-    }
-
-    /// Returns true if another unit is active, and stays.
-    pub(crate) fn has_other_active(&self, unit: UnitId) -> bool {
-        self.units.active().iter().any(|&active| active != unit && !self.units.is_leaving(active))
-    }
-
-    /// Units have changed: [`Dispatcher::handle_timeout`] has something to do soon.
-    pub(crate) fn wake(&mut self, now_ns: u64) {
-        self.next_timeout_ns = self.next_timeout_ns.min(now_ns.saturating_add(self.config.bucket_ns));
+    pub fn retire(&mut self, unit: UnitId) {
+        self.fleet.retire(unit);
     }
 }

@@ -1,6 +1,6 @@
 //! Provisioning by demand: the number of units that total demand needs.
 
-use crate::dispatcher::config::{Config, ScalingRule};
+use crate::dispatcher::config::Config;
 use crate::dispatcher::load::rate_bps;
 
 /// Number of buckets that the total rate is measured over: 30 ms of 500 us each. With fewer, bursts
@@ -27,17 +27,16 @@ pub(crate) struct Provisioning {
 }
 
 impl Provisioning {
-    /// Creates it; `None` if another rule applies.
-    pub fn new(config: &Config) -> Option<Provisioning> {
-        let ScalingRule::Demand { load } = config.scaling else { return None };
-        Some(Provisioning {
+    /// Creates it for units that should have this load, as a share of their capacity.
+    pub fn new(load: f32, config: &Config) -> Provisioning {
+        Provisioning {
             load_bps: load * config.capacity_bps as f32,
             bucket_ns: config.bucket_ns,
             bytes: 0,
             came: [0; RATE_BUCKETS],
             wanted: [0; HELD_BUCKETS],
             turns: 0,
-        })
+        }
     }
 
     /// Ends this many buckets. `bytes` is the new total; the new bytes belong to the first of them.
@@ -70,8 +69,7 @@ mod tests {
 
     /// Units should have 800 Mbit/s: 50,000 bytes per bucket of 500 us.
     fn follow() -> Provisioning {
-        Provisioning::new(&Config { scaling: ScalingRule::following(Some(0.8)), ..Config::default() })
-            .unwrap()
+        Provisioning::new(0.8, &Config::default())
     }
 
     #[test]

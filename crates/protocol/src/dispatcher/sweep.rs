@@ -1,7 +1,10 @@
-//! The search for flows that nobody ends: silent for longer than any unit waits, and hence known to
-//! none.
+//! The search for flows that no unit ends: silent for longer than any unit waits, and hence known
+//! to none.
 
-use crate::dispatcher::machine::{Dispatcher, DispatcherOutput, SweepPosition};
+use crate::dispatcher::config::Config;
+use crate::dispatcher::owners::Owners;
+use crate::dispatcher::step::Step;
+use crate::dispatcher::units::Units;
 
 /// Limit on the flows forgotten per bucket of the load meter.
 pub const FORGOTTEN_PER_BUCKET: u32 = 256;
@@ -12,46 +15,50 @@ const FLOWS_SWEPT: u32 = 4096;
 /// Number of searches within the silence that is allowed.
 const ROUNDS: u64 = 4;
 
-impl Dispatcher {
-    /// Ends flows that have been silent for too long: nothing of them is in flight (design.md 3.9).
-    /// Looks at a part of the table at a time.
-    pub(crate) fn forget(&mut self, now_ns: u64, outputs: &mut Vec<DispatcherOutput>) {
-        let Some(silent_ns) = self.config.forget_after_ns else {
-            return;
-        };
-        if now_ns < self.sweep.deadline_ns {
-            return;
-        }
-        let until = self.flows.used().min(self.sweep.hand.saturating_add(FLOWS_SWEPT));
-        let mut left = FORGOTTEN_PER_BUCKET;
-        while self.sweep.hand < until && left > 0 {
-            if self.flows.is_silent(self.sweep.hand, now_ns, silent_ns) {
-                self.counters.flows_forgotten += 1;
-                self.end(self.sweep.hand, outputs);
-                left -= 1;
-            }
-            self.sweep.hand += 1;
-        }
-        if self.sweep.hand >= self.flows.used() {
-            self.sweep = SweepPosition { hand: 0, deadline_ns: now_ns.saturating_add(silent_ns / ROUNDS) };
-        }
+/// The search for silent flows.
+pub(crate) struct Sweep {
+    /// Silence after which a flow ends, in ns; `None` if none ends so.
+    silent_ns: Option<u64>,
+    /// The next index.
+    hand: u32,
+    /// Begin of the next search, or of this one.
+    deadline_ns: u64,
+}
+
+impl Sweep {
+    pub fn new(config: &Config) -> Sweep {
+        Sweep { silent_ns: config.forget_after_ns, hand: 0, deadline_ns: 0 }
     }
 
-    /// Ends all flows, of which all units know already.
-    pub fn end_all(&mut self) {
-        let mut known = Vec::new();
-        for index in 0..self.flows.used() {
-            if self.flows.get(index).is_live() {
-                self.end(index, &mut known);
-                known.clear();
+    /// Ends flows that have been silent for too long: nothing of them is in flight (design.md 3.9).
+    /// Looks at a part of the table at a time.
+    pub fn forget(&mut self, owners: &mut Owners, units: &Units, step: &mut Step<'_>) {
+        let Some(silent_ns) = self.silent_ns else {
+            return;
+        };
+        let now_ns = step.now_ns();
+        if now_ns < self.deadline_ns {
+            return;
+        }
+        let until = owners.flows().used().min(self.hand.saturating_add(FLOWS_SWEPT));
+        let mut left = FORGOTTEN_PER_BUCKET;
+        while self.hand < until && left > 0 {
+            if owners.flows().is_silent(self.hand, now_ns, silent_ns) {
+                step.counters().flows_forgotten += 1;
+                owners.end(self.hand, units, step);
+                left -= 1;
             }
+            self.hand += 1;
+        }
+        if self.hand >= owners.flows().used() {
+            (self.hand, self.deadline_ns) = (0, now_ns.saturating_add(silent_ns / ROUNDS));
         }
     }
 
     /// Returns the begin of the next search if there is a flow; `u64::MAX` otherwise.
-    pub(crate) fn forget_deadline_ns(&self) -> u64 {
-        match self.config.forget_after_ns {
-            Some(_) if self.flows.count() > 0 => self.sweep.deadline_ns,
+    pub fn deadline_ns(&self, owners: &Owners) -> u64 {
+        match self.silent_ns {
+            Some(_) if owners.flows().count() > 0 => self.deadline_ns,
             _ => u64::MAX,
         }
     }

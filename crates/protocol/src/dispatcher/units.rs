@@ -54,7 +54,6 @@ struct Unit {
     is_excused: bool,
     /// Nothing is heard from it.
     is_suspect: bool,
-    flows: u32,
     /// Time of the last `Drain`; `None` if it must be sent again.
     asked_ns: Option<u64>,
     /// Limit on the reports that may still come: one for each `Drain`.
@@ -131,7 +130,7 @@ impl Units {
     }
 
     /// Returns the number of units that get packets, or will once they have started, and stay, and
-    /// of those that an operator has drained to have fewer.
+    /// of the ones that an operator has drained to have fewer.
     pub fn held(&self) -> usize {
         usize::from(self.running + self.starting - self.leaving + self.excused)
     }
@@ -156,7 +155,7 @@ impl Units {
         self.count();
     }
 
-    /// Returns the first leaving unit whose flows another active one can take.
+    /// Returns the first leaving unit, if another active one can take its flows.
     pub fn first_to_drain(&self) -> Option<UnitId> {
         if self.leaving == 0 {
             return None;
@@ -164,6 +163,17 @@ impl Units {
         let stays = |unit: &&UnitId| !self.is_leaving(**unit);
         self.active.iter().find(stays)?;
         self.active.iter().copied().find(|&unit| self.is_leaving(unit))
+    }
+
+    /// Returns the draining units, in order.
+    pub fn all_draining(&self) -> impl Iterator<Item = UnitId> + '_ {
+        let all = if self.draining > 0 { Some(self.all()) } else { None };
+        all.into_iter().flatten().filter(|&unit| self.state(unit) == UnitState::Draining)
+    }
+
+    /// Returns true if another unit is active, and stays.
+    pub fn has_other_active(&self, unit: UnitId) -> bool {
+        self.active.iter().any(|&active| active != unit && !self.is_leaving(active))
     }
 
     /// Returns the first unit that is off.
@@ -198,23 +208,6 @@ impl Units {
         if self.active.is_empty() {
             self.active.extend(active().map(|(number, _)| UnitId(number)));
         }
-    }
-
-    /// Returns the number of flows that the unit owns.
-    pub fn flows(&self, unit: UnitId) -> u32 {
-        self.units[unit.index()].flows
-    }
-
-    /// Counts a flow that the unit owns now.
-    #[inline]
-    pub fn gains(&mut self, unit: UnitId) {
-        self.units[unit.index()].flows += 1;
-    }
-
-    /// Counts a flow that the unit owns no longer.
-    #[inline]
-    pub fn loses(&mut self, unit: UnitId) {
-        self.units[unit.index()].flows -= 1; // It owned that one.
     }
 
     /// Returns the time of the last `Drain`; `None` if it must be sent again.

@@ -1,6 +1,7 @@
 //! The difference between two versions of a state.
 
 use crate::message::{Epoch, Watermark};
+use crate::wire::{FrameError, Reader, Wire, WireForm, part, put_sized};
 
 /// A version of a flow's state. All replicas of one version have the same bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -19,6 +20,19 @@ impl Version {
     /// before.
     pub(crate) fn beginning(epoch: Epoch, watermark: Watermark) -> Version {
         Version { epoch: epoch.saturating_sub(1), seq: watermark.contiguous }
+    }
+}
+
+impl Wire for Version {
+    const FORM: WireForm = WireForm::Parts(&[part("epoch", Epoch::FORM), part("seq", u64::FORM)]);
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.epoch.write(out);
+        self.seq.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Version, FrameError> {
+        Ok(Version { epoch: Wire::read(from)?, seq: Wire::read(from)? })
     }
 }
 
@@ -134,6 +148,22 @@ impl StateDelta {
         let (epochs, rest) = split_number(&self.bytes)?;
         let (seqs, rest) = split_number(rest)?;
         Some((epochs, seqs, rest))
+    }
+}
+
+impl Wire for StateDelta {
+    const FORM: WireForm = WireForm::Sized;
+
+    fn write(&self, out: &mut Vec<u8>) {
+        put_sized(out, &self.bytes);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<StateDelta, FrameError> {
+        Ok(StateDelta::from_bytes(from.sized()?.to_vec()))
+    }
+
+    fn state_bytes(&self) -> Option<usize> {
+        Some(self.len())
     }
 }
 

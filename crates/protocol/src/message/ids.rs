@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::wire::{FrameError, Reader, Wire, WireForm, part};
+
 /// The number of a compute unit: the lowest are used first (S35).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnitId(pub u16);
@@ -20,6 +22,20 @@ impl fmt::Display for UnitId {
     }
 }
 
+impl Wire for UnitId {
+    const FORM: WireForm = u16::FORM;
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        self.0.write(out);
+    }
+
+    #[inline]
+    fn read(from: &mut Reader<'_>) -> Result<UnitId, FrameError> {
+        Wire::read(from).map(UnitId)
+    }
+}
+
 /// A flow, as its dispatcher knows it: the index in its table, and the number of earlier flows of
 /// that index. No other flow of that dispatcher ever has the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -33,6 +49,22 @@ pub struct FlowId {
 impl fmt::Display for FlowId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "flow {}.{}", self.index, self.generation)
+    }
+}
+
+impl Wire for FlowId {
+    const FORM: WireForm =
+        WireForm::Parts(&[part("flow_index", u32::FORM), part("flow_generation", u32::FORM)]);
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        self.index.write(out);
+        self.generation.write(out);
+    }
+
+    #[inline]
+    fn read(from: &mut Reader<'_>) -> Result<FlowId, FrameError> {
+        Ok(FlowId { index: Wire::read(from)?, generation: Wire::read(from)? })
     }
 }
 

@@ -1,6 +1,7 @@
 //! The stamp that a dispatcher writes on every packet (S13, S58).
 
 use crate::message::{Epoch, FlowId, UnitId};
+use crate::wire::{FrameError, Reader, Wire, WireCase, WireForm, part};
 
 /// A packet's stamp: its flow, its number in it, and what its unit must know about owners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,6 +32,37 @@ pub enum Handover {
         /// The seq of its last packet. The first packet of this epoch follows.
         last: u64,
     },
+}
+
+impl Wire for Handover {
+    const FORM: WireForm = WireForm::Parts(&[part(
+        "handover",
+        WireForm::Cases(&[
+            WireCase { name: "none", parts: &[] },
+            WireCase { name: "from", parts: &[part("previous", UnitId::FORM), part("last", u64::FORM)] },
+        ]),
+    )]);
+
+    #[inline]
+    fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Handover::None => out.push(0),
+            Handover::From { previous, last } => {
+                out.push(1);
+                previous.write(out);
+                last.write(out);
+            }
+        }
+    }
+
+    #[inline]
+    fn read(from: &mut Reader<'_>) -> Result<Handover, FrameError> {
+        match from.u8()? {
+            0 => Ok(Handover::None),
+            1 => Ok(Handover::From { previous: Wire::read(from)?, last: Wire::read(from)? }),
+            _ => Err(FrameError::Invalid("handover")),
+        }
+    }
 }
 
 /// Limit on the targets of replicas, unless they go to all.

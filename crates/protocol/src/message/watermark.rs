@@ -1,5 +1,7 @@
 //! The packets of a flow that a state covers.
 
+use crate::wire::{FrameError, Reader, Wire, WireForm, part};
+
 /// Limit on the distance of a packet from the first missing one. What is missing beyond it is given
 /// up as lost.
 pub const AHEAD_MAX: u64 = 64;
@@ -16,6 +18,19 @@ pub struct Watermark {
     /// Bit `i` stands for the packet with seq `contiguous` + 2 + `i`. The packet at `contiguous` +
     /// 1 is missing.
     pub ahead: u64,
+}
+
+impl Wire for Watermark {
+    const FORM: WireForm = WireForm::Parts(&[part("watermark", u64::FORM), part("ahead", u64::FORM)]);
+
+    fn write(&self, out: &mut Vec<u8>) {
+        self.contiguous.write(out);
+        self.ahead.write(out);
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Watermark, FrameError> {
+        Ok(Watermark { contiguous: Wire::read(from)?, ahead: Wire::read(from)? })
+    }
 }
 
 /// The outcome of adding a packet.

@@ -9,7 +9,7 @@ use crate::message::{
 
 use crate::unit::{
     Config, DropCause, Engine,
-    flow::{Context, Flow, Tombstone, Unacceptable},
+    flow::{Context, Ending, Flow, Tombstone, Unacceptable},
     ownership::StateSource,
     pending::{PacketSlab, PendingPacket, PendingQueue},
     replicas::{Handle, Kept},
@@ -27,9 +27,9 @@ pub(crate) struct FlowEntry {
     /// Another flow has the index: the dispatcher has ended this one, and the `End` may be on its
     /// way.
     has_given_way: bool,
-    /// The first epoch of this unit whose state is lost; 0 if none is known to be.
+    /// The first epoch of this unit with a lost state; 0 if none is known to be lost.
     lost_from: Epoch,
-    /// The last epoch whose state was here and has left.
+    /// The last epoch of which the state was here and has left.
     done: Epoch,
     /// The tombstone of the flow's last departure. It stays as long as the flow, so that no late
     /// packet or message can begin the flow again (design.md 3.3).
@@ -64,7 +64,7 @@ impl FlowEntry {
     #[inline]
     pub fn prefetch(&self) {
         if let Some(flow) = &self.flow {
-            flow.prefetch();
+            flow.packets().prefetch();
         }
     }
 
@@ -73,8 +73,8 @@ impl FlowEntry {
         FlowEntry { generation, ..FlowEntry::default() }
     }
 
-    /// Creates the entry of an ended flow whose index another one has, and of which nothing else is
-    /// known.
+    /// Creates the entry of an ended flow that has lost its index to another one. Nothing else is
+    /// known of it.
     pub fn over(generation: u32) -> FlowEntry {
         FlowEntry { generation, is_over: true, has_given_way: true, ..FlowEntry::default() }
     }
@@ -135,11 +135,10 @@ impl FlowEntry {
     /// Ends the flow because the state that an epoch begins with does not exist. A state of an
     /// earlier epoch that is here, or comes, goes where it has to, and ends there.
     fn lose<E: Engine>(&mut self, id: FlowId, epoch: Epoch, cx: &mut Context<'_, E>) {
-        let Some(flow) = self.flow.as_mut().filter(|flow| flow.waits_for(epoch)) else {
+        let Some(last) = self.flow.as_mut().and_then(|flow| flow.lose(id, epoch, cx.out)) else {
             cx.counters.messages_stale += 1; // It answers a pull that has been answered before.
             return;
         };
-        let last = flow.lose(epoch, cx.out);
         self.lost_from = epoch;
         self.end(id.index, cx);
         cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch: last });
@@ -153,13 +152,13 @@ impl FlowEntry {
 
     /// Returns true if the epoch is the present one or finished here.
     fn is_past(&self, epoch: Epoch) -> bool {
-        epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.is_past(epoch))
+        epoch <= self.done || self.flow.as_ref().is_some_and(|flow| flow.packets().is_past(epoch))
     }
 
     fn flow<E: Engine>(&mut self, id: FlowId, cx: &mut Context<'_, E>) -> &mut Flow {
         let [over_since_ns, gave_way_ns] =
             [self.is_over, self.has_given_way].map(|is_so| is_so.then_some(cx.now_ns));
-        self.flow.get_or_insert_with(|| cx.spare.flow(id, over_since_ns, gave_way_ns, cx.config))
+        self.flow.get_or_insert_with(|| cx.spare.flow(id, Ending::new(over_since_ns, gave_way_ns), cx.config))
     }
 
     /// Covers the next packet, which the caller processes, if that is all there is to do. Returns
@@ -167,16 +166,16 @@ impl FlowEntry {
     #[inline]
     pub fn handle_next_packet(&mut self, now_ns: u64, stamp: &Stamp, config: &Config) -> Option<u64> {
         let flow = self.flow.as_mut().filter(|_| stamp.epoch > self.done)?;
-        flow.handle_next_packet(now_ns, stamp, config)
+        flow.packets_mut().handle_next(now_ns, stamp, config)
     }
 
     /// Covers the packets up to this seq. Returns their number; `None` if the state is not here, or
     /// more must be done.
     pub fn catch_up(&mut self, seq: u64) -> Option<u64> {
-        self.flow.as_mut()?.catch_up(seq)
+        self.flow.as_mut()?.packets_mut().catch_up(seq)
     }
 
-    /// Returns the queue for a packet of an epoch whose state is requested already.
+    /// Returns the queue for a packet of an epoch if the state is requested already.
     pub fn queue_of<P>(
         &mut self,
         stamp: &Stamp,
@@ -188,7 +187,7 @@ impl FlowEntry {
 
     /// Returns the pending packets of the flow, in order.
     pub fn pending<'a, P>(&self, slab: &'a PacketSlab<P>) -> impl Iterator<Item = &'a PendingPacket<P>> {
-        self.flow.iter().flat_map(|flow| flow.pending(slab))
+        self.flow.iter().flat_map(|flow| flow.packets().pending(slab))
     }
 
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
@@ -262,7 +261,9 @@ impl FlowEntry {
             FromDispatcher::Replicate { epoch, to, .. } => {
                 let is_owner = |flow: &&mut Box<Flow>| flow.owned().is_some_and(|(own, _)| own == epoch);
                 match self.flow.as_mut().filter(is_owner) {
-                    Some(flow) if flow.may_be_copied() && to != cx.id() => flow.copy_to(to, cx),
+                    Some(flow) if flow.ending().may_be_copied() && to != cx.id() => {
+                        flow.packets_mut().copy_to(to, cx);
+                    }
                     _ => cx.counters.messages_stale += 1,
                 }
                 Ok(())
@@ -328,7 +329,7 @@ impl FlowEntry {
             }
             FromPeer::NeedFull { version, .. } => {
                 match &self.flow {
-                    Some(flow) => flow.send_whole(version, from, cx),
+                    Some(flow) => cx.send_whole(version, flow.owned().map(|(epoch, _)| epoch), from),
                     None => cx.counters.messages_stale += 1,
                 }
                 Ok(())
@@ -441,7 +442,7 @@ impl FlowEntry {
         cx.counters.replicas_received += 1;
         !self.has_given_way
             && self.gone.is_none_or(|gone| version.seq >= gone.last)
-            && self.flow.as_ref().is_none_or(|flow| !flow.is_past(version.epoch))
+            && self.flow.as_ref().is_none_or(|flow| !flow.packets().is_past(version.epoch))
     }
 
     /// Uses or keeps a replica.
@@ -525,14 +526,14 @@ impl FlowEntry {
     pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
             flow.handle_timeout(cx);
-            self.is_over |= flow.is_over(); // It may have given up waiting.
+            self.is_over |= flow.ending().is_over(); // It may have given up waiting.
         }
     }
 
     /// Releases a flow for which nothing is left to do. Returns the deadline of one that stays.
     pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
         if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
-            self.done = self.done.max(flow.ended().unwrap_or(0));
+            self.done = self.done.max(flow.ending().ended().unwrap_or(0));
             cx.spare.take_back(flow);
         }
         self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))

@@ -308,6 +308,7 @@ impl<E: Engine> Unit<E> {
         let was_here = entry.is_here();
         let mut cx = Context {
             now_ns,
+            flow: id,
             config: &self.config,
             engine: &mut self.engine,
             counters: &mut self.counters,

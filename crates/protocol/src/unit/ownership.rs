@@ -5,10 +5,10 @@ use crate::message::{Epoch, Handover, UnitId, Version};
 /// An epoch of a flow that this unit owns.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Ownership {
-    pub epoch: Epoch,
-    pub start: StateSource,
+    epoch: Epoch,
+    start: StateSource,
     /// The next owner, once known.
-    pub next: Option<Successor>,
+    next: Option<Successor>,
 }
 
 /// The place of the state that an ownership begins with.
@@ -22,26 +22,61 @@ pub(crate) enum StateSource {
     From { previous: UnitId, last: u64 },
 }
 
-/// The owner of the next epoch.
+/// The owner of the next epoch, and the handover to it.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Successor {
-    pub owner: UnitId,
+    owner: UnitId,
     /// The last seq of this unit's epoch.
-    pub last: u64,
+    last: u64,
     /// Time of the dispatcher's release: only overtaken packets of this epoch arrive after it.
-    pub released_ns: Option<u64>,
-    /// It has asked for the state and has no answer yet.
-    pub asked: bool,
+    released_ns: Option<u64>,
+    /// It has requested the state and has no answer yet.
+    asked: bool,
     /// The version of the replica that it has, as it said.
-    pub has: Option<Version>,
+    has: Option<Version>,
     /// Time of the last answer, and the number of earlier ones.
-    pub answered: Option<(u64, u32)>,
+    answered: Option<(u64, u32)>,
 }
 
 impl Ownership {
     /// Creates one of which only the epoch is known.
     pub fn new(epoch: Epoch) -> Ownership {
         Ownership { epoch, start: StateSource::Unknown, next: None }
+    }
+
+    /// Returns the epoch.
+    pub fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// Returns the place of the state that it begins with.
+    pub fn start(&self) -> StateSource {
+        self.start
+    }
+
+    /// Sets the place of the state that it begins with.
+    pub fn set_start(&mut self, start: StateSource) {
+        self.start = start;
+    }
+
+    /// Returns the next owner, once known.
+    pub fn next(&self) -> Option<Successor> {
+        self.next
+    }
+
+    /// Returns the next owner, to be changed.
+    pub fn next_mut(&mut self) -> Option<&mut Successor> {
+        self.next.as_mut()
+    }
+
+    /// Sets the next owner.
+    pub fn set_next(&mut self, next: Successor) {
+        self.next = Some(next);
+    }
+
+    /// Returns the next owner, which is this one if none was known.
+    pub fn next_or(&mut self, next: Successor) -> &mut Successor {
+        self.next.get_or_insert(next)
     }
 
     /// Returns true if a packet with this seq can belong to the epoch.
@@ -59,6 +94,55 @@ impl Successor {
     /// Creates one of which only the owner and the last seq are known.
     pub fn new(owner: UnitId, last: u64) -> Successor {
         Successor { owner, last, released_ns: None, asked: false, has: None, answered: None }
+    }
+
+    /// Returns the unit.
+    pub fn owner(&self) -> UnitId {
+        self.owner
+    }
+
+    /// Returns the last seq before its epoch.
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
+    /// Notes the dispatcher's release, unless it came before.
+    pub fn release(&mut self, now_ns: u64) {
+        self.released_ns.get_or_insert(now_ns);
+    }
+
+    /// Returns the time of the dispatcher's release; `None` if it has not come.
+    pub fn released_ns(&self) -> Option<u64> {
+        self.released_ns
+    }
+
+    /// Notes that the owner requests the state, and has this replica.
+    pub fn ask(&mut self, has: Option<Version>) {
+        (self.asked, self.has) = (true, has);
+    }
+
+    /// Returns true if it has requested the state and has no answer yet.
+    pub fn is_asking(&self) -> bool {
+        self.asked
+    }
+
+    /// Returns the version of the replica that it has, as it said.
+    pub fn has(&self) -> Option<Version> {
+        self.has
+    }
+
+    /// Notes an answer. Returns the version of the owner's replica at the first one only: a replica
+    /// that is gone, or a lost message, must not cost another attempt.
+    pub fn answer(&mut self, now_ns: u64) -> Option<Version> {
+        let times = self.answered.map_or(0, |(_, times)| times.saturating_add(1));
+        (self.asked, self.answered) = (false, Some((now_ns, times)));
+        self.has.take().filter(|_| times == 0)
+    }
+
+    /// Returns the time of the last answer, and the number of earlier ones; `None` before the
+    /// first.
+    pub fn answered(&self) -> Option<(u64, u32)> {
+        self.answered
     }
 }
 

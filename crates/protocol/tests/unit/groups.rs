@@ -102,7 +102,7 @@ fn check_items(pair: &Pair) {
     let mut holders = BTreeMap::new();
     for unit in &pair.world.units {
         for (&flow, item) in &unit.engine().items {
-            if pair.dispatcher.flow_status(flow).is_some() {
+            if pair.dispatcher.flows().status(flow).is_some() {
                 let holder = *holders.entry(item).or_insert(flow);
                 assert_eq!(holder, flow, "{item:?} was handed out twice");
             }
@@ -117,7 +117,7 @@ fn check_owners(pair: &Pair) {
     }
     let mut owners = BTreeMap::new();
     for (flow, &(number, _)) in &pair.numbers {
-        let Some(status) = pair.dispatcher.flow_status(*flow) else { continue };
+        let Some(status) = pair.dispatcher.flows().status(*flow) else { continue };
         let owner = *owners.entry(number as u16 % GROUPS).or_insert(status.owner);
         assert_eq!(owner, status.owner, "group {} is at two units", number as u16 % GROUPS);
     }
@@ -132,7 +132,7 @@ proptest! {
         let pair = GroupCourse { refusing, ..course }.run();
         prop_assert_eq!(pair.waiting.len(), 0, "packets wait for a group that does not move");
         for (flow, &(_, packets)) in &pair.numbers {
-            if let Some(status) = pair.dispatcher.flow_status(*flow) {
+            if let Some(status) = pair.dispatcher.flows().status(*flow) {
                 prop_assert_eq!(status.packets, packets);
             }
         }

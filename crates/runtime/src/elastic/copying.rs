@@ -7,8 +7,7 @@ use protocol::message::{FlowId, UnitId};
 
 use crate::operator::{CopiedFlows, Reply};
 
-/// Time after which an operator waits no longer for replicas, in ns: they may be lost, or too large
-/// for the unit.
+/// Time that an operator waits for replicas, in ns: they may be lost, or too large for the unit.
 pub const COPY_PATIENCE_NS: u64 = 100_000_000;
 
 /// The requests for replicas that have not been answered.
@@ -17,16 +16,16 @@ pub(super) struct Copying(Vec<Request>);
 
 /// A request for replicas.
 struct Request {
-    /// The units to which flows are about to move.
+    /// Target units of the flows.
     to: Vec<Result<UnitId, MigrateError>>,
-    /// Flows whose replicas have not come.
+    /// Flows with replicas under way.
     awaited: BTreeSet<FlowId>,
     since_ns: u64,
     reply: Reply<CopiedFlows>,
 }
 
 impl Copying {
-    /// Answers a request once the replicas of these flows have come.
+    /// Answers a request once the replicas of these flows have arrived.
     pub fn add(
         &mut self,
         now_ns: u64,
@@ -41,7 +40,7 @@ impl Copying {
         }
     }
 
-    /// Notes that a replica has come.
+    /// Notes that a replica has arrived.
     pub fn replicated(&mut self, now_ns: u64, flow: FlowId) {
         let is_done = |request: &mut Request| request.awaited.remove(&flow) && request.awaited.is_empty();
         self.0.extract_if(.., is_done).for_each(|request| request.answer(now_ns));

@@ -14,7 +14,7 @@ pub(super) struct Lent<'a, T: Transport> {
 }
 
 impl<T: Transport> Elastic<T> {
-    /// Lends the graph and the buffers of the calling thread to the transport.
+    /// Moves the graph and the buffers of the calling thread to the transport.
     pub(super) fn lend<'a>(&'a mut self, mut core: Core<'a>) -> Lent<'a, T> {
         self.transport.core().swap(&mut core);
         Lent { elastic: self, core }
@@ -43,7 +43,7 @@ impl<T: Transport> Drop for Lent<'_, T> {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used, clippy::panic)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used, clippy::panic)] // A test fails by panicking.
 
     use std::panic::{AssertUnwindSafe, catch_unwind};
 

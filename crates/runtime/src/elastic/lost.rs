@@ -1,18 +1,18 @@
-//! Flows that ended with lost units: which ones, and which of their hosts know that.
+//! Flows that ended with lost units, and which of their hosts know that.
 //!
-//! A host whose flow is gone hears nothing more, and waits. So the next segment of either host is
-//! answered as by a host that does not know the connection (RFC 9293 3.10.7.1), and the other host
-//! gets a reset, too.
+//! A host of a lost flow would wait in vain for further segments. So the next segment of either
+//! host is answered as by a host that does not know the connection (RFC 9293 3.10.7.1), and the
+//! other host gets a reset, too.
 
 use std::collections::{HashMap, VecDeque};
 
 use packet::FlowKey;
 use protocol::dispatcher::{LOST_FLOWS_MAX, LostFlow};
 
-/// Time for which a lost flow is remembered, in nanoseconds.
+/// Time that a lost flow is remembered, in nanoseconds.
 pub const LOST_FLOWS_NS: u64 = 3_600_000_000_000;
 
-/// Lost flows, the oldest first. The oldest gives way when [`LOST_FLOWS_MAX`] are remembered.
+/// Lost flows, oldest first. At [`LOST_FLOWS_MAX`], the oldest is discarded.
 #[derive(Default)]
 pub(super) struct LostFlows {
     flows: VecDeque<Remembered>,
@@ -26,17 +26,17 @@ struct Remembered {
     flow: LostFlow,
     lost_ns: u64,
     is_forgotten: bool,
-    /// Resets were sent because of it.
+    /// Resets were sent for it.
     is_reset: bool,
-    /// The host at each end has been sent a reset because of a segment of the other one: that of
-    /// the flow's key, that of its alias.
+    /// A reset was sent to the host at each end, because of a segment of the other: at the end of
+    /// the flow's key, and at that of its alias.
     is_told: [bool; 2],
 }
 
 /// Counts of lost flows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LostFlowCounts {
-    /// Flows of which at least one host was reset.
+    /// Flows with at least one host reset.
     pub flows_reset: u64,
     /// Flows that were forgotten for others, or because of their age.
     pub forgotten: u64,
@@ -60,7 +60,7 @@ impl LostFlows {
         self.by_key.is_empty()
     }
 
-    /// Returns the number of keys by which packets of lost flows are recognised.
+    /// Returns the number of keys of lost flows.
     #[cfg(test)]
     fn len(&self) -> usize {
         self.by_key.len()
@@ -78,7 +78,7 @@ impl LostFlows {
         Some(FoundLost { number, flow, is_alias: flow.key != *key })
     }
 
-    /// Remembers a flow. Returns one that gives way.
+    /// Remembers a flow. Returns the flow that is discarded for it.
     pub fn add(&mut self, now_ns: u64, flow: LostFlow) -> Option<LostFlow> {
         let displaced = if self.flows.len() >= LOST_FLOWS_MAX { self.pop() } else { None };
         let number = self.first + self.flows.len() as u64;
@@ -90,7 +90,7 @@ impl LostFlows {
         displaced
     }
 
-    /// Forgets a flow whose key another one has now.
+    /// Forgets a flow after another has taken its key.
     pub fn forget(&mut self, number: u64) -> Option<LostFlow> {
         let at = usize::try_from(number.checked_sub(self.first)?).ok()?;
         let remembered = self.flows.get_mut(at).filter(|remembered| !remembered.is_forgotten)?;
@@ -115,8 +115,8 @@ impl LostFlows {
         }
     }
 
-    /// Notes that resets are sent because of a segment. Returns true if the other host is to get
-    /// one: its first.
+    /// Notes that resets are sent because of a segment. Returns true if the other host must get
+    /// one, its first.
     pub fn note_reset(&mut self, found: &FoundLost) -> bool {
         let at = usize::try_from(found.number - self.first).unwrap_or(usize::MAX);
         let Some(remembered) = self.flows.get_mut(at) else { return false };
@@ -147,7 +147,7 @@ impl LostFlows {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use packet::{Addr, Endpoint, Scope};
 

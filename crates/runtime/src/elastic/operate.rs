@@ -22,10 +22,12 @@ impl<T: Transport> Elastic<T> {
             OperatorRequest::Status(_) => request.refuse(),
             OperatorRequest::Units(reply) => reply(Ok(units(&self.dispatcher, self.config.capacity_bps))),
             OperatorRequest::Flows(indexes, reply) => reply(Ok(flows(&self.dispatcher, indexes))),
-            OperatorRequest::Flow(flow, reply) => reply(Ok(self.dispatcher.flow_status(flow))),
+            OperatorRequest::Flow(flow, reply) => reply(Ok(self.dispatcher.flows().status(flow))),
             OperatorRequest::Refusals(flows, reply) => {
                 let flows = flows.into_iter().take(FLOWS_MIGRATED_MAX);
-                reply(Ok(flows.map(|(flow, unit)| self.dispatcher.has_refused(flow, unit)).collect()));
+                reply(Ok(flows
+                    .map(|(flow, unit)| self.dispatcher.flows().has_refused(flow, unit))
+                    .collect()));
             }
             OperatorRequest::Copy(targets, reply) => {
                 let mut awaited = BTreeSet::new();
@@ -39,12 +41,12 @@ impl<T: Transport> Elastic<T> {
                 reply(Ok(targets.map(|target| self.migrate(target)).collect()));
             }
             OperatorRequest::Drain(unit, reply) => {
-                let mut drained = self.dispatcher.drain_unit(self.now_ns, unit, &mut self.outputs);
+                let mut drained = self.dispatcher.membership().drain(self.now_ns, unit, &mut self.outputs);
                 if matches!(drained, Err(UnitRefused::Last(_)))
                     && self.transport.nodes().is_some_and(UnitNodes::has_spare)
                 {
                     // The spare one takes its flows.
-                    self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs);
+                    self.dispatcher.membership().remove(self.now_ns, unit, &mut self.outputs);
                     drained = Ok(());
                 }
                 if drained.is_ok()
@@ -55,7 +57,7 @@ impl<T: Transport> Elastic<T> {
                 reply(Ok(drained));
             }
             OperatorRequest::Resume(unit, reply) => {
-                let resumed = self.dispatcher.resume_unit(self.now_ns, unit);
+                let resumed = self.dispatcher.membership().resume(self.now_ns, unit);
                 if resumed.is_ok()
                     && let Some(nodes) = self.transport.nodes_mut()
                 {
@@ -69,11 +71,11 @@ impl<T: Transport> Elastic<T> {
 
     fn migrate(&mut self, target: MigrationTarget) -> Result<MigratedFlow, MigrateError> {
         self.check_owner(&target)?;
-        self.dispatcher.migrate(self.now_ns, target.flow, target.to, &mut self.outputs)
+        self.dispatcher.migrations().migrate(self.now_ns, target.flow, target.to, &mut self.outputs)
     }
 
-    /// Copies a flow's state to the unit to which it is about to migrate, if states take long to
-    /// travel. Returns the unit.
+    /// Copies a flow's state to the target of its migration, if states take long to travel. Returns
+    /// the unit.
     fn copy(
         &mut self,
         target: MigrationTarget,
@@ -81,14 +83,14 @@ impl<T: Transport> Elastic<T> {
     ) -> Result<UnitId, MigrateError> {
         self.check_owner(&target)?;
         let MigrationTarget { flow, to, .. } = target;
-        match self.dispatcher.copies_before_moves() {
-            true => self.dispatcher.replicate(self.now_ns, flow, to, &mut self.outputs, awaited),
-            false => self.dispatcher.next_owner(flow, to),
+        match self.dispatcher.config().pre_copy {
+            true => self.dispatcher.migrations().replicate(self.now_ns, flow, to, &mut self.outputs, awaited),
+            false => self.dispatcher.migrations().next_owner(flow, to),
         }
     }
 
     fn check_owner(&self, target: &MigrationTarget) -> Result<(), MigrateError> {
-        let owner = self.dispatcher.flow_status(target.flow).map(|status| status.owner);
+        let owner = self.dispatcher.flows().status(target.flow).map(|status| status.owner);
         match (target.from, owner) {
             (Some(from), Some(owner)) if from != owner => Err(MigrateError::Elsewhere(owner)),
             _ => Ok(()),
@@ -101,8 +103,8 @@ impl<T: Transport> Elastic<T> {
         DispatcherStatus {
             mode: self.config.mode.to_string(),
             choice: self.config.choice.to_string(),
-            scaling: self.dispatcher.scaling().to_string(),
-            flows: self.dispatcher.flows(),
+            scaling: self.dispatcher.config().scaling.to_string(),
+            flows: self.dispatcher.flows().count(),
             flows_started: counters.flows,
             flows_lost: counters.flows_lost,
             flows_migrated: counters.flows_migrated,
@@ -128,10 +130,10 @@ fn units(dispatcher: &Dispatcher, capacity_bps: u64) -> Vec<UnitInfo> {
 
 /// Returns the flows with the first of these indexes.
 fn flows(dispatcher: &Dispatcher, indexes: Range<u32>) -> FlowList {
-    let used = dispatcher.indexes_used();
+    let used = dispatcher.flows().indexes_used();
     let end = indexes.end.min(indexes.start.saturating_add(FLOWS_LISTED_MAX)).min(used);
     FlowList {
-        flows: dispatcher.flow_statuses(indexes.start..end).collect(),
+        flows: dispatcher.flows().statuses(indexes.start..end).collect(),
         next: Some(end).filter(|&end| end < used),
         now_ns: dispatcher.now_ns(),
     }

@@ -1,4 +1,4 @@
-//! Packets and aliases between several dispatchers: what belongs to another one is passed on.
+//! Packets and aliases between several dispatchers.
 
 use graph::FlowLookup;
 use nf::AffinityGroup;
@@ -65,7 +65,7 @@ impl<T: Transport> Elastic<T> {
         group: Option<AffinityGroup>,
         passage: Passage,
     ) -> Option<Packet> {
-        if !self.has_others() || self.dispatcher.flow(hash, &key).is_some() {
+        if !self.has_others() || self.dispatcher.flows().find(hash, &key).is_some() {
             return Some(packet);
         }
         let others = self.transport.federation();
@@ -91,7 +91,7 @@ impl<T: Transport> Elastic<T> {
             let is_whole = meta.class == PacketClass::Whole;
             match is_whole.then(|| self.dispatcher.number_next(self.now_ns, arrival, guess)).flatten() {
                 Some(numbered) => self.continue_flowlet(numbered, packet),
-                None if is_whole && self.dispatcher.flow(meta.hash, &meta.key).is_some() => {
+                None if is_whole && self.dispatcher.flows().find(meta.hash, &meta.key).is_some() => {
                     self.dispatch_known(packet);
                 }
                 None => self.dispatch_from(packet, passage),
@@ -103,8 +103,8 @@ impl<T: Transport> Elastic<T> {
     /// Makes changes of aliases known to other dispatchers.
     pub(super) fn announce_aliases(&mut self) {
         if let Some(others) = self.transport.federation() {
-            for change in self.dispatcher.take_alias_changes() {
-                // Packets of lost flows must find the one that resets their hosts.
+            for change in self.dispatcher.aliases().take_changes() {
+                // Packets of lost flows must find the dispatcher that resets their hosts.
                 if !matches!(&change, AliasChange::Freed(key) if self.lost.has(key)) {
                     others.announce(change);
                 }
@@ -116,7 +116,7 @@ impl<T: Transport> Elastic<T> {
     pub(super) fn give_claimed_up(&mut self) {
         while let Some(key) = self.transport.federation().and_then(Federation::poll_claimed) {
             let hash = self.transport.core().graph.classifier().hash_of(&key);
-            self.dispatcher.give_up(hash, &key, &mut self.outputs);
+            self.dispatcher.aliases().give_up(hash, &key, &mut self.outputs);
             if let Some(found) = self.lost.find(&key) {
                 self.lost.forget(found.number);
             }

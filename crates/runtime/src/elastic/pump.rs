@@ -1,4 +1,4 @@
-//! The order in which the dispatcher's end brings things forward.
+//! The order of the dispatcher's steps.
 //!
 //! [`pump`](Elastic::pump) applies what has arrived, after each batch and after each wait. One thing
 //! brings about others: a report has messages, a message leads to outputs of the dispatcher, and
@@ -104,7 +104,7 @@ impl<T: Transport> Elastic<T> {
         self.dispatcher.end_all();
         self.outputs.clear();
         self.waiting.take_all(&mut self.again);
-        // No unit may send to another one that still discards what it receives.
+        // A unit that still discards what it receives must not get messages of others.
         if let Some(units) = self.transport.barrier() {
             units.resume_units();
         }
@@ -112,7 +112,7 @@ impl<T: Transport> Elastic<T> {
         self.is_starting_over = false;
     }
 
-    /// Executes the dispatcher's outputs, and those that follow from them.
+    /// Executes the dispatcher's outputs, and the outputs that follow from them.
     pub(super) fn execute_outputs(&mut self) {
         while !self.outputs.is_empty() {
             let mut outputs = std::mem::take(&mut self.outputs);
@@ -160,7 +160,7 @@ impl<T: Transport> Elastic<T> {
                 if let Some(nodes) = self.transport.nodes_mut()
                     && !nodes.stopped(unit)
                 {
-                    self.dispatcher.retire_unit(unit);
+                    self.dispatcher.membership().retire(unit);
                 }
             }
         }

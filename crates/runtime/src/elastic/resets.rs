@@ -44,20 +44,20 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
-    /// Other dispatchers no longer need to pass packets with the alias of a forgotten flow on,
-    /// unless another flow has it.
+    /// Announces that the alias of a forgotten flow is free, unless another flow has it: other
+    /// dispatchers stop passing its packets on.
     fn forget_alias(&mut self, flow: &LostFlow) {
         let Some(alias) = flow.alias.filter(|_| self.has_others()) else { return };
         let hash = self.transport.core().graph.classifier().hash_of(&alias);
-        if self.dispatcher.flow(hash, &alias).is_none()
+        if self.dispatcher.flows().find(hash, &alias).is_none()
             && let Some(others) = self.transport.federation()
         {
             others.announce(AliasChange::Freed(alias));
         }
     }
 
-    /// Drops a segment of a lost flow, and resets its hosts. Returns any other packet, and one that
-    /// begins the flow again.
+    /// Drops a segment of a lost flow, and resets its hosts. Returns any other packet, also a SYN
+    /// that begins the flow again.
     #[cold]
     pub(super) fn reset_ends(&mut self, packet: Packet) -> Option<Packet> {
         let meta = packet.meta();
@@ -66,7 +66,7 @@ impl<T: Transport> Elastic<T> {
         }
         let Some(found) = self.lost.find(&meta.key) else { return Some(packet) };
         let (key, hash) = (meta.key, meta.hash);
-        if meta.tcp_flags & (SYN | RST | ACK) == SYN || self.dispatcher.flow(hash, &key).is_some() {
+        if meta.tcp_flags & (SYN | RST | ACK) == SYN || self.dispatcher.flows().find(hash, &key).is_some() {
             self.forget_lost(&key);
             return Some(packet);
         }
@@ -77,7 +77,7 @@ impl<T: Transport> Elastic<T> {
         let back = reset_back(&mut packet, pool);
         // With branches, the port of the other host is known where the flow was: that host gets
         // its reset when it sends something itself.
-        let has_way = tells_other && graph.topology().is_none();
+        let has_way = tells_other && graph.branches().is_none();
         let (onward, probe) = match has_way {
             true => reset_onward(&mut packet, &found, pool),
             false => (None, None),
@@ -105,10 +105,10 @@ fn reset_back(packet: &mut Packet, pool: &mut PacketPool) -> Option<Packet> {
     frame((packet, len), reset, true, pool)
 }
 
-/// Makes the reset for the host to which a segment of a lost flow was sent, and a probe. A segment
-/// that is sent again may have an earlier number than the host expects, which then ignores the
-/// reset; but it answers the probe, as those of keep-alives (RFC 9293 3.8.4), with its own numbers:
-/// the reset that answers this is right. `None` if nothing must be sent there.
+/// Makes a reset for the receiver of a segment of a lost flow, and a probe. The receiver ignores
+/// the reset if the segment was retransmitted and has an earlier number than expected. But it
+/// answers the probe, like a keep-alive (RFC 9293 3.8.4), with its own numbers, and the reset that
+/// answers this is right. `None` if nothing must be sent there.
 fn reset_onward(
     packet: &mut Packet,
     found: &FoundLost,
@@ -148,8 +148,8 @@ fn probe_like(reset: &Packet, ack: u32, pool: &mut PacketPool) -> Option<Packet>
     Some(probe)
 }
 
-/// Makes the reset for the host to which a segment of a lost flow was sent, with the addresses that
-/// it knows. Changes the segment. `None` if these are not known, or nothing must be sent there.
+/// Makes a reset for the receiver of a segment of a lost flow, with the addresses that it knows.
+/// Changes the segment. `None` if these are not known, or nothing must be sent there.
 fn reset_of_other(packet: &mut Packet, found: &FoundLost, pool: &mut PacketPool) -> Option<Packet> {
     let (from, to) = other_ends(packet, found)?;
     // The host expects the segment's number next: it is that of the reset, as if the host had sent
@@ -168,8 +168,8 @@ fn reset_of_other(packet: &mut Packet, found: &FoundLost, pool: &mut PacketPool)
     frame((packet, len), reset, false, pool)
 }
 
-/// Returns source and destination of a segment of a lost flow as they would be behind the
-/// functions.
+/// Returns source and destination of a segment of a lost flow as the functions would translate
+/// them.
 fn other_ends(packet: &Packet, found: &FoundLost) -> Option<(Endpoint, Endpoint)> {
     let LostFlow { key, alias, is_turned } = found.flow;
     let Some(alias) = alias else { return Some(parse::ends(packet)) };
@@ -179,8 +179,8 @@ fn other_ends(packet: &Packet, found: &FoundLost) -> Option<(Endpoint, Endpoint)
     is_turned.filter(|_| is_like).map(|is_turned| other.ends(packet.meta().reversed ^ is_turned))
 }
 
-/// Makes a frame of an IP packet with the link layer of another one, whose IP packet has this
-/// length: back to where that came from, or on to where it was going. `None` if there is no buffer.
+/// Makes a frame of an IP packet, with the link layer of `like`, back to its sender or on to its
+/// receiver. `len_before` is the length of the IP packet in `like`. `None` if there is no buffer.
 fn frame(
     (like, len_before): (&Packet, usize),
     network: &[u8],

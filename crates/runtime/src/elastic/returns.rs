@@ -1,4 +1,4 @@
-//! Reports of units, and changes of units that nobody asked for.
+//! Reports of units, and changes of units that the dispatcher did not request.
 
 use protocol::message::UnitId;
 use protocol::unit::FlowAlias;
@@ -10,7 +10,7 @@ impl<T: Transport> Elastic<T> {
     pub(super) fn set_ready(&mut self, unit: UnitId) {
         let since_ns = self.since_ns(self.now_ns);
         self.intervals.set_ready(since_ns, unit, true);
-        self.dispatcher.started(self.now_ns, unit);
+        self.dispatcher.membership().started(self.now_ns, unit);
     }
 
     /// Applies changes of units that the dispatcher did not ask for.
@@ -23,18 +23,20 @@ impl<T: Transport> Elastic<T> {
     #[cold]
     fn change_units(&mut self, change: UnitChange) {
         match change {
-            UnitChange::Join => self.dispatcher.add_unit(&mut self.outputs),
-            UnitChange::Leave(unit) => self.dispatcher.remove_unit(self.now_ns, unit, &mut self.outputs),
+            UnitChange::Join => self.dispatcher.membership().add(&mut self.outputs),
+            UnitChange::Leave(unit) => {
+                self.dispatcher.membership().remove(self.now_ns, unit, &mut self.outputs)
+            }
             UnitChange::Crash(unit) => {
                 let since_ns = self.since_ns(self.now_ns);
                 self.intervals.set_ready(since_ns, unit, false);
                 self.intervals.set_on(since_ns, unit, false);
-                self.dispatcher.lose_unit(self.now_ns, unit, &mut self.outputs);
+                self.dispatcher.membership().lose(self.now_ns, unit, &mut self.outputs);
                 self.remember_lost();
             }
-            UnitChange::Retire(unit) => self.dispatcher.retire_unit(unit),
-            UnitChange::Suspect(unit) => self.dispatcher.suspect_unit(unit, true),
-            UnitChange::Heard(unit) => self.dispatcher.suspect_unit(unit, false),
+            UnitChange::Retire(unit) => self.dispatcher.membership().retire(unit),
+            UnitChange::Suspect(unit) => self.dispatcher.membership().suspect(unit, true),
+            UnitChange::Heard(unit) => self.dispatcher.membership().suspect(unit, false),
         }
         self.execute_outputs();
     }
@@ -60,13 +62,13 @@ impl<T: Transport> Elastic<T> {
         // has looked among its own flows only: if another unit's flow has the key, the later one
         // gets it.
         for (flow, FlowAlias { key, hash, is_turned }) in aliases {
-            let begun = self.dispatcher.flow_status(flow).map(|status| status.key);
+            let begun = self.dispatcher.flows().status(flow).map(|status| status.key);
             let (key, hash) = match begun.filter(|_| self.transport.fast_lane().is_none()) {
-                Some(begun) => self.transport.core().graph.sent_alias(key, &begun),
+                Some(begun) => self.transport.core().graph.flows().sent_alias(key, &begun),
                 None => (key, hash),
             };
-            self.dispatcher.take_alias(flow, &key, hash, &mut self.outputs);
-            self.dispatcher.set_alias_order(flow, is_turned);
+            self.dispatcher.aliases().take(flow, &key, hash, &mut self.outputs);
+            self.dispatcher.aliases().set_order(flow, is_turned);
             if !self.lost.is_empty() {
                 self.forget_lost(&key);
             }

@@ -18,13 +18,13 @@ use crate::units_report::UnitsReport;
 /// Limit on remembered tokens. A connection has two.
 pub const TOKENS_MAX: usize = 131_072;
 
-/// Tokens that are looked at for one whose connection has no flow, when all are in use and another
-/// one must be remembered.
+/// Limit on tokens that are examined, when all are in use, to find one of a connection without
+/// flows.
 pub const TOKENS_SCANNED_MAX: usize = 16;
 
 /// The tokens of connections. A token is kept as long as there is room: a connection may live
-/// longer than its sub-flows (RFC 8684 3.3.3). The next to go is one whose latest known sub-flow
-/// has ended.
+/// longer than its sub-flows (RFC 8684 3.3.3). Tokens are evicted first if their latest known
+/// sub-flow has ended.
 pub(super) struct ConnectionTokens {
     groups: AffinityGroups,
     slots: Vec<TokenSlot>,
@@ -51,7 +51,7 @@ struct TokenSlot {
 pub(super) struct TokenCounters {
     /// Sub-flows that joined a known connection.
     pub joined: u64,
-    /// Sub-flows whose token is not known.
+    /// Sub-flows with an unknown token.
     pub unknown: u64,
     /// Tokens forgotten while their connections had flows.
     pub displaced: u64,
@@ -73,8 +73,8 @@ impl ConnectionTokens {
         (report.tokens, report.tokens_displaced) = (self.slots.len() as u64, displaced);
     }
 
-    /// Remembers the tokens whose keys a classified packet carries. `is_live` returns true if the
-    /// flow with this key and hash lives.
+    /// Remembers the tokens of the keys in a classified packet. `is_live` returns true if the flow
+    /// with this key and hash lives.
     #[inline]
     pub fn learn(&mut self, packet: &Packet, is_live: impl Fn(&FlowKey, u64) -> bool) {
         for option in packet.mptcp_options() {
@@ -149,7 +149,7 @@ impl ConnectionTokens {
     }
 }
 
-/// Returns the token by which a SYN joins a connection.
+/// Returns the token of a SYN that joins a connection.
 fn joined_token(packet: &Packet) -> Option<TenantToken> {
     packet.mptcp_options().find_map(|option| match option {
         Repr::Join(MptcpJoin::Syn { token, .. }) => Some((packet.meta().key.tenant(), token)),

@@ -1,4 +1,4 @@
-//! Packets and bytes since the interval meter was updated last.
+//! Packets and bytes since the last update of the interval meter.
 //!
 //! The meter is updated for many packets at once, before an interval may end.
 

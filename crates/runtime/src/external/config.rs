@@ -45,7 +45,7 @@ pub enum WhenDown {
     /// They are dropped and counted.
     #[default]
     Drop,
-    /// They go on behind the node.
+    /// They bypass the node.
     Bypass,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct LegacyConfig {
     ports: InterfaceNames,
     /// The program's addresses.
     address: SideAddresses,
-    /// Networks behind the inside; those of the ports there by default.
+    /// Networks on the inside; those of the ports there by default.
     #[serde(deserialize_with = "one_or_many")]
     networks: Vec<Prefix>,
     /// Variables of the program's environment.
@@ -283,7 +283,7 @@ struct NativePorts {
 }
 
 impl NativeConfig {
-    /// Returns the ports by which the program is reached.
+    /// Returns the ports to the program.
     pub fn specs(&self, node: &ExternalNode) -> Result<Sides<PortSpec>, Box<Diagnostic>> {
         let given = [&self.ports.inside, &self.ports.outside];
         let read = |side: usize| {

@@ -32,7 +32,7 @@ impl PortTags {
             let fields =
                 node.tags.fields.iter().filter(|field| field.ways[way] && !(is_leaving && field.is_own));
             let placed = fields.filter_map(|field| {
-                let of_graph = graph.attribute_field(field.owner, &field.name)?;
+                let of_graph = graph.branches()?.attribute_field(field.owner, &field.name)?;
                 Some(PlacedField { of_frame: field.clone(), of_graph })
             });
             placed.collect()

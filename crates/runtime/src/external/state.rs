@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::tags::TagFault;
 use super::{External, ExternalSetup, Sides, WhenDown};
-use crate::report::NodeReport;
+use crate::report::ProgramReport;
 
 /// The state of an external node.
 #[derive(Debug)]
@@ -60,13 +60,13 @@ impl NodeState {
         &self.name
     }
 
-    /// The program was started.
+    /// Notes that the program was started.
     pub fn note_start(&self) {
         self.starts.fetch_add(1, Ordering::Relaxed);
         self.runs.store(true, Ordering::Release);
     }
 
-    /// The program ended, for this reason.
+    /// Notes that the program ended, for this reason.
     pub fn note_end(&self, reason: &str) {
         self.runs.store(false, Ordering::Release);
         reason.clone_into(&mut self.last_end.lock().unwrap_or_else(PoisonError::into_inner));
@@ -78,7 +78,7 @@ impl NodeState {
         self.lines_cut.store(cut, Ordering::Relaxed);
     }
 
-    /// Counts a frame of the program whose tag cannot be read.
+    /// Counts a frame of the program with an unreadable tag.
     pub(super) fn count_fault(&self, fault: TagFault) {
         let count = match fault {
             TagFault::Missing => &self.untagged,
@@ -91,9 +91,9 @@ impl NodeState {
         self.runs.load(Ordering::Acquire) && self.links.iter().all(|link| link.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn report(&self) -> NodeReport {
+    pub(crate) fn report(&self) -> ProgramReport {
         let starts = self.starts.load(Ordering::Relaxed);
-        NodeReport {
+        ProgramReport {
             kind: self.kind.to_owned(),
             up: self.is_up().into(),
             restarts: starts.saturating_sub(1),
@@ -140,8 +140,8 @@ impl NodeGate {
         drops
     }
 
-    /// Returns the node's other port if a packet that leaves by this one goes on there, as if the
-    /// program had sent it, and counts it: the node is down.
+    /// Returns the node's other port if the node is down and bypassed, and counts the packet that
+    /// leaves by this one: it continues there, as if the program had sent it.
     #[inline]
     pub(crate) fn bypass(&self) -> Option<u16> {
         if self.state.when_down == WhenDown::Drop || self.state.is_up() {
@@ -151,8 +151,8 @@ impl NodeGate {
         Some(self.other)
     }
 
-    /// Returns the node's other port, where a packet that leaves by this one goes on as if the
-    /// program had forwarded it, and counts it: the node has no program.
+    /// Returns the node's other port, and counts the packet that leaves by this one: without a
+    /// program it continues there, as if forwarded.
     pub(crate) fn forward(&self) -> u16 {
         self.state.assumed.fetch_add(1, Ordering::Relaxed);
         self.other
@@ -163,7 +163,7 @@ impl NodeGate {
         self.state.name()
     }
 
-    /// Counts packets that came to the node while it was down, and were lost.
+    /// Counts packets that arrived at the node while it was down, and were lost.
     pub(crate) fn count_drops(&self, count: u64) {
         self.state.dropped.fetch_add(count, Ordering::Relaxed);
     }
@@ -173,7 +173,7 @@ impl NodeGate {
         self.state.too_long.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The link of the port is up or down.
+    /// Notes that the link of the port is up or down.
     pub(crate) fn set_link(&self, is_up: bool) {
         self.state.links[self.side].store(is_up, Ordering::Relaxed);
     }

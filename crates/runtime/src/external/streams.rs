@@ -22,12 +22,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 pub use answers::{ANSWERS_MAX, FlowAnswer};
 pub use frame::{CHUNK_BYTES_MAX, STREAM_ETHER_TYPE, StreamFlags, StreamFrame};
 
-use crate::report::NodeReport;
+use crate::report::ProgramReport;
 use answers::AnswerBoard;
 
 /// Kind of the events that are frames for the program.
 pub(crate) const FRAME_EVENT: &str = "native_stream";
-/// The attribute whose parts the program sets.
+/// The attribute that the program sets in parts.
 const ANSWER: usize = 0;
 
 nf::counters! {
@@ -59,7 +59,7 @@ static DESCRIPTOR: Descriptor = Descriptor {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct StreamConfig {
-    /// The port by which the program is reached.
+    /// The port to the program.
     pub port: String,
     /// The only value.
     #[allow(dead_code, reason = "it is checked when it is read")]
@@ -85,7 +85,7 @@ pub struct StreamNode {
     pub port: u16,
     /// Name of the port.
     pub port_name: String,
-    /// The port by which the program is reached.
+    /// The port to the program.
     pub spec: io::port::PortSpec,
     board: SharedBoard,
 }
@@ -120,14 +120,14 @@ impl StreamNode {
         answer.is_some()
     }
 
-    /// The link to the program is up or down.
+    /// Notes that the link to the program is up or down.
     pub(crate) fn set_link(&self, is_up: bool) {
         self.board.get().set_link(is_up);
     }
 
-    pub(crate) fn report(&self) -> NodeReport {
+    pub(crate) fn report(&self) -> ProgramReport {
         let (up, answers, bad_answers) = self.board.get().figures();
-        NodeReport { kind: "native".to_owned(), up, answers, bad_answers, ..NodeReport::default() }
+        ProgramReport { kind: "native".to_owned(), up, answers, bad_answers, ..ProgramReport::default() }
     }
 }
 
@@ -151,7 +151,7 @@ pub(crate) struct State {
     number: u64,
     /// Frames of the flow so far.
     frames: u32,
-    /// Nonzero once the program asked to drop the flow.
+    /// Nonzero once the program has refused the flow.
     is_refused: u8,
     reserved: [u8; 3],
 }
@@ -218,7 +218,7 @@ impl StreamDelivery {
         context.count(COUNTERS.stream_bytes, bytes.len() as u64);
     }
 
-    /// Sends a frame, after one that introduces the flow if the program does not know it.
+    /// Sends a frame, preceded by a frame that introduces the flow if the program does not know it.
     fn send(
         &self,
         state: &mut State,

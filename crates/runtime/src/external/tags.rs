@@ -46,8 +46,7 @@ pub struct NodeTagField {
     pub values: &'static [&'static str],
     /// The program sets it, so it is 0 on the way to it.
     pub is_own: bool,
-    /// True for packets from inside, and for those from outside, if filters behind the node read
-    /// it.
+    /// By direction, from inside and from outside: whether filters after the node read it.
     pub ways: [bool; 2],
 }
 
@@ -71,7 +70,7 @@ impl NodeTags {
     /// Lays out the tags of all external nodes of a policy.
     ///
     /// # Errors
-    /// Each node whose attributes find no room.
+    /// Each node without enough room for its attributes.
     pub fn of_policy(policy: &Policy, registry: &Registry<Value>) -> Result<Vec<NodeTags>, Vec<Diagnostic>> {
         let (mut all, mut wrong) = (Vec::new(), Vec::new());
         for (number, node) in policy.externals.iter().enumerate() {
@@ -94,7 +93,7 @@ impl NodeTags {
             let nf = policy.nfs.get(of.owner).and_then(|nf| registry.find(&nf.type_name));
             let declared = nf.map(|entry| entry.descriptor.attributes).unwrap_or_default();
             let declared = declared.iter().find(|attribute| attribute.name == of.name);
-            // One that its NF does not set is reported where a filter reads it.
+            // An attribute that its NF does not set is reported where a filter reads it.
             let Some(bits) = of.bits.or(declared.map(|attribute| attribute.bits)) else { continue };
             let owner_name = policy.owner_name(of.owner).to_owned();
             fields.push(NodeTagField {

@@ -22,9 +22,10 @@ pub(super) enum PortL3 {
 impl PortL3 {
     /// Creates L3 for a port.
     ///
-    /// On a wire, nobody else answers for addresses that NFs own on one side. Hosts of the wire may
-    /// have addresses that are owned on both sides, as a load balancer's. `wire` has the Ethernet
-    /// addresses of all interfaces; `shard` is the worker's number and the number of workers.
+    /// On a wire, no other host answers for addresses that NFs own on one side. Hosts of the wire
+    /// may have addresses that are owned on both sides, as a load balancer's. `wire` has the
+    /// Ethernet addresses of all interfaces; `shard` is the worker's number and the number of
+    /// workers.
     pub fn new(
         port: &PortEntry,
         link: LinkState,
@@ -123,8 +124,8 @@ impl PortL3 {
         }
     }
 
-    /// Returns frames that leave by the port: answers, requests, and packets whose neighbour is
-    /// known now.
+    /// Returns frames that leave by the port: answers, requests, and packets with a newly resolved
+    /// neighbour.
     pub fn take_frames(&mut self) -> Vec<Vec<u8>> {
         match self {
             PortL3::Wire => Vec::new(),
@@ -213,7 +214,7 @@ mod tests {
             assert_eq!(action("box.inside", from, to), IngressAction::Forward, "{from}");
             assert_eq!(action("inside", from, to), martian, "{from}");
         }
-        // An error of the node's other port, about a packet whose time to live was over there.
+        // An error of the node's other port: a packet's time to live expired there.
         assert_eq!(action("box.inside", "100.127.0.5", "10.7.0.1"), IngressAction::Forward);
         assert_eq!(action("outside", "100.127.0.5", "203.0.113.2"), martian);
         // Its own address, or one of no host.

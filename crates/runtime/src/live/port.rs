@@ -80,7 +80,7 @@ impl LivePort {
         }
     }
 
-    /// Hands a burst of received frames to the runner, except for those that L3 consumes or drops.
+    /// Hands a burst of received frames to the runner, except for frames that L3 consumes or drops.
     /// Returns whether there was one.
     pub fn receive(&mut self, now_ns: u64, runner: &mut Runner, intake: &mut impl Intake) -> bool {
         let (mut has_received, mut has_consumed) = (false, false);
@@ -113,7 +113,7 @@ impl LivePort {
             }
         });
         if has_consumed {
-            // Packets whose neighbour is known now leave before those of this burst.
+            // Packets with a newly resolved neighbour leave before this burst.
             self.collect();
         }
         // An interface that went down reports it once; a later look handles it.
@@ -174,8 +174,8 @@ impl LivePort {
         is_its
     }
 
-    /// Returns the port by which a packet that leaves here enters again: only at an external node
-    /// that is down.
+    /// Returns the port where a packet that leaves here enters again: only at an external node that
+    /// is down.
     #[inline]
     pub fn bypass_to(&self) -> Option<u16> {
         self.gate.as_ref().and_then(NodeGate::bypass)

@@ -24,15 +24,17 @@ pub(super) fn of_all(graph: &Graph) -> BTreeMap<String, EdgeReport> {
     of_edges(graph, |goes_on, packets| goes_on || packets > 0)
 }
 
-/// The same, with all edges.
+/// Returns the reports of all edges.
 pub(super) fn of_all_edges(graph: &Graph) -> BTreeMap<String, EdgeReport> {
     of_edges(graph, |_, _| true)
 }
 
 fn of_edges(graph: &Graph, is_shown: impl Fn(bool, u64) -> bool) -> BTreeMap<String, EdgeReport> {
     let mut edges: BTreeMap<String, EdgeReport> = BTreeMap::new();
-    let Some((topology, counted)) = graph.topology() else { return edges };
-    for ((edge, name), counted) in topology.edges().iter().zip(topology.edge_names()).zip(counted) {
+    let Some(branches) = graph.branches() else { return edges };
+    let topology = branches.topology();
+    let named = topology.edges().iter().zip(topology.edge_names());
+    for ((edge, name), counted) in named.zip(branches.counters()) {
         if !is_shown(edge.to.is_some(), counted.packets) {
             continue;
         }

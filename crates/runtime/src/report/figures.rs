@@ -1,5 +1,5 @@
-//! Figures of a unit at another node, for the report of its dispatcher: what a graph counts beside
-//! packets, bytes and drops, as numbers in an order that follows from the policy alone.
+//! Figures of a unit at another node, for the report of its dispatcher: a graph's counters other
+//! than packets, bytes and drops, as numbers in an order that follows from the policy alone.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -41,7 +41,7 @@ impl Figures {
             functions: function::of_all(graph, &names),
             edges: edge::of_all_edges(graph),
             flows,
-            streams: graph.has_streams().then_some(counters.streams),
+            streams: graph.report().has_streams().then_some(counters.streams),
             raised: [0; 2],
             lost: [effects.alerts_lost, effects.events.lost(), effects.reports_lost, effects.not_generated],
         }
@@ -53,7 +53,7 @@ impl Figures {
         Figures { raised, ..self }
     }
 
-    /// Returns a number that notifies figures of different form apart.
+    /// Returns a hash of the form: figures of different forms cannot be added.
     pub fn form(&mut self) -> u64 {
         // FNV-1a: the same at all nodes.
         let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
@@ -81,14 +81,14 @@ impl Figures {
         numbers
     }
 
-    /// Sets the numbers; those that are missing are zero.
+    /// Sets the numbers; missing ones are zero.
     pub fn set(&mut self, numbers: &[u64]) {
         let mut numbers = numbers.iter().copied();
         self.visit(&mut |_, number| *number = numbers.next().unwrap_or(0));
     }
 
-    /// Adds numbers of figures of this form to others. If their unit `has_gone`, what it had then
-    /// has gone with it.
+    /// Adds numbers of figures of this form to others. If their unit `has_gone`, current values are
+    /// not added.
     pub fn add_numbers(&mut self, sum: &mut Vec<u64>, numbers: &[u64], has_gone: bool) {
         if sum.len() < numbers.len() {
             sum.resize(numbers.len(), 0);

@@ -63,7 +63,7 @@ impl FlowsReport {
             evicted: by_class(&counters.evicted_by_class).filter(|&(_, count)| count > 0).collect(),
             evicted_over_source: counters.evicted_over_source,
             ended: reasons.iter().map(|&reason| (reason.name(), counters.ended(reason))).collect(),
-            record_bytes: graph.record_len(),
+            record_bytes: graph.flows().record_len(),
         }
     }
 }
@@ -80,7 +80,7 @@ record! {
         pub ahead: u64 = sum(),
         /// Lasting backward jumps of more than a minute, as in an appended file: time continued.
         pub back: u64 = sum(),
-        /// Packets whose own time stamp was elsewhere: they have the time of the packet before.
+        /// Packets with a broken time stamp of their own: they have the time of the packet before.
         pub broken: u64 = sum(),
         /// Packets without a time stamp: they have their neighbour's time.
         pub without_time: u64 = sum(),

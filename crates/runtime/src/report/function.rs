@@ -294,7 +294,7 @@ pub(super) fn of_all(graph: &Graph, names: &[String]) -> Vec<FunctionReport> {
                 };
                 (contents.name(), report)
             });
-            let walked = graph.walked().get(number).copied().unwrap_or_default();
+            let walked = graph.report().walked().get(number).copied().unwrap_or_default();
             FunctionReport {
                 name: name.clone(),
                 kind: descriptor.name,

@@ -19,41 +19,41 @@ record! {
 }
 
 record! {
-    /// An external node.
+    /// The program of an external node.
     #[derive(Clone, Debug, Default, Serialize)]
-    pub struct NodeReport [node] {
+    pub struct ProgramReport [program] {
         /// `legacy` or `native`.
         pub kind: String,
         /// 1 while the node's program runs and its ports are up, else 0.
-        pub up: u64 = gauge("node_up"),
+        pub up: u64 = gauge("program_up"),
         /// Starts of the program after it ended.
-        pub restarts: u64 = counter("node_restarts"),
-        /// Packets that came to the node while it was down, and were dropped: `node-down`.
-        pub dropped: u64 = counter("node_packets_dropped"),
-        /// Packets that came to the node while it was down, and went on behind it. They count as
-        /// sent by one of its ports and received by the other.
-        pub bypassed: u64 = counter("node_packets_bypassed"),
+        pub restarts: u64 = counter("program_restarts"),
+        /// Packets that arrived at the node while it was down, and were dropped: `node-down`.
+        pub dropped: u64 = counter("program_packets_dropped"),
+        /// Packets that bypassed the node while it was down. They count as sent by one of its ports
+        /// and received by the other.
+        pub bypassed: u64 = counter("program_packets_bypassed"),
         /// Packets to the program that are too long for the tunnel of their tags, and were lost.
         /// They count as sent by the node's port.
-        pub too_long: u64 = counter("node_packets_too_long"),
+        pub too_long: u64 = counter("program_packets_too_long"),
         /// Packets that came back from the program without a tag, though attributes travel with
         /// them. Their attributes are 0.
-        pub untagged: u64 = counter("node_packets_untagged"),
+        pub untagged: u64 = counter("program_packets_untagged"),
         /// Tags of the program with bits that no attribute has, or malformed. The packet's
         /// attributes are 0; without a readable tunnel header, it is dropped (`tunnel-malformed`).
-        pub bad_tags: u64 = counter("node_tags_bad"),
-        /// Packets that went on behind the node as if its program had forwarded them: only `rivulet
-        /// up` runs it. They count as sent by one of its ports and received by the other.
-        pub assumed: u64 = counter("node_packets_assumed"),
+        pub bad_tags: u64 = counter("program_tags_bad"),
+        /// Packets that passed the node as if its program had forwarded them: only `rivulet up`
+        /// runs it. They count as sent by one of its ports and received by the other.
+        pub assumed: u64 = counter("program_packets_assumed"),
         /// Lines of the program's output that are not in the log: more than 500 at once or 20 per
         /// second.
-        pub lines_dropped: u64 = counter("node_output_lines_dropped"),
-        /// Lines of the program's output of which the log has the first 1,024 bytes.
-        pub lines_cut: u64 = counter("node_output_lines_cut"),
+        pub lines_dropped: u64 = counter("program_output_lines_dropped"),
+        /// Lines of the program's output that are cut in the log, after 1,024 bytes.
+        pub lines_cut: u64 = counter("program_output_lines_cut"),
         /// Answers of a program that gets streams.
-        pub answers: u64 = counter("node_answers"),
+        pub answers: u64 = counter("program_answers"),
         /// Frames of a program that gets streams that are no answers.
-        pub bad_answers: u64 = counter("node_answers_bad"),
+        pub bad_answers: u64 = counter("program_answers_bad"),
         /// The reason of the program's last end; empty if it has not ended.
         pub last_end: String,
     }

@@ -25,7 +25,7 @@ record! {
         pub started: u64 = counter("links_started"),
         /// Links that ended because the other node was silent for too long, or had ended them.
         pub dead: u64 = counter("links_dead"),
-        /// Times at which another node was suspect: nothing was heard from it for 0.3 s.
+        /// Times at which another node was suspect: it was silent for 0.3 s.
         pub suspected: u64 = counter("links_suspected"),
         /// Times at which this process did not run for 0.1 s or more: too little processor time, or
         /// it was stopped.
@@ -67,9 +67,8 @@ record! {
         pub messages_relayed: u64 = counter("link_messages_relayed"),
         /// Handshakes with other nodes, by result: `connected` and `failed` of those that this node
         /// began, `no_room` of those that it did not begin because too many nodes are named;
-        /// `accepted`,
-        /// `refused` and `too_many` of the others; `not_taken`, times at which no connection could
-        /// be taken, as for want of descriptors.
+        /// `accepted`, `refused` and `too_many` of the others; `not_taken`, times at which no
+        /// connection could be taken, as for want of descriptors.
         pub handshakes: BTreeMap<&'static str, u64> = counter("handshakes", result),
         /// Entries of the cluster's store that were passed over: no unit's, or without room.
         pub store_entries_refused: u64 = counter("store_entries_refused"),

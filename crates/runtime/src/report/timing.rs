@@ -58,7 +58,7 @@ record! {
     pub struct FastPathReport [] {
         /// Packets on the fast path: they followed a cached rule.
         pub packets: u64 = counter("fast_path_packets"),
-        /// Packets whose rule was predicted: the first of their kind, or the first after a command.
+        /// Packets with a predicted rule: the first of their kind, or the first after a command.
         pub predicted: u64 = counter("fast_path_packets_predicted"),
         /// Packets recorded to make rules.
         pub recorded: u64 = counter("fast_path_packets_recorded"),
@@ -76,9 +76,9 @@ record! {
 
 impl FastPathReport {
     pub(super) fn of(graph: &Graph) -> FastPathReport {
-        let FastPath { packets, predicted, recorded, failed, beside: _ } = graph.fast_path();
-        let walked: u64 = graph.walked().iter().map(|walked| walked.cycles).sum();
-        let cycles = graph.cycles().iter().sum::<u64>().saturating_sub(walked);
+        let FastPath { packets, predicted, recorded, failed, beside: _ } = graph.report().fast_path();
+        let walked: u64 = graph.report().walked().iter().map(|walked| walked.cycles).sum();
+        let cycles = graph.report().cycles().iter().sum::<u64>().saturating_sub(walked);
         let mut report =
             FastPathReport { packets, predicted, recorded, failed, cycles, cycles_per_packet: None };
         report.set_cycles_per_packet();

@@ -1,4 +1,4 @@
-//! Frames, and the port that each came in by.
+//! Frames, and their ingress ports.
 
 use packet::{Addr, LinkType, Packet, parse};
 
@@ -25,8 +25,8 @@ pub enum Ingress {
     /// An interface of a capture. The port follows from the source address, or else from the
     /// interface's number.
     Interface(u32),
-    /// The port with this number, and the tags that the packet has, in the graph's layout: it comes
-    /// from the program of an external node.
+    /// The port with this number, and the packet's tags in the graph's layout: the program of an
+    /// external node has sent it.
     Tagged(u16, u64),
 }
 
@@ -39,7 +39,7 @@ impl Ingress {
         }
     }
 
-    /// Returns the port that a packet came in by; `None` if there are no ports.
+    /// Returns a packet's ingress port; `None` if there are no ports.
     pub fn port<'a>(self, ports: &'a Ports, packet: &mut Packet) -> Option<&'a PortEntry> {
         let port = match self {
             Ingress::Port(number) | Ingress::Tagged(number, _) => ports.number(number),

@@ -1,4 +1,4 @@
-//! Ports of external nodes: where packets go on behind a program.
+//! Ports of external nodes: forwarding in place of a program.
 
 use packet::{DropReason, LinkType, Packet};
 
@@ -10,7 +10,7 @@ use crate::report::Report;
 /// The external nodes of a runner.
 pub(super) struct Nodes {
     gates: Vec<(u16, NodeGate)>,
-    /// The programs run somewhere. Otherwise packets go on as if they forwarded them.
+    /// The programs run somewhere. Otherwise nodes forward packets unchanged.
     have_programs: bool,
     forwarded: Vec<ForwardedPacket>,
     dropped: u64,
@@ -19,13 +19,12 @@ pub(super) struct Nodes {
     observed: Option<Vec<u64>>,
 }
 
-/// A packet behind an external node without a program, as if the program had forwarded it
-/// unchanged.
+/// A packet that an external node without a program has forwarded unchanged.
 #[derive(Clone, Debug)]
 pub struct ForwardedPacket {
     /// Name of the node.
     pub node: String,
-    /// The port by which it enters again, with the attributes that travel.
+    /// The port where it enters again, with its attributes.
     pub from: Ingress,
     timestamp_ns: u64,
     link: LinkType,
@@ -50,7 +49,7 @@ impl Nodes {
         Nodes { gates, have_programs, forwarded, dropped: 0, dropped_bytes: 0, observed: None }
     }
 
-    /// The programs run.
+    /// Notes that the programs run.
     pub fn watch(&mut self) {
         self.have_programs = true;
     }
@@ -108,12 +107,12 @@ impl Nodes {
         });
     }
 
-    /// Returns true if packets go on behind nodes.
+    /// Returns true if nodes have forwarded packets.
     pub fn has_forwarded(&self) -> bool {
         !self.forwarded.is_empty()
     }
 
-    /// Returns the packets that go on behind nodes.
+    /// Returns the packets that nodes have forwarded.
     pub fn take_forwarded(&mut self) -> Vec<ForwardedPacket> {
         std::mem::take(&mut self.forwarded)
     }

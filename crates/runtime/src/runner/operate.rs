@@ -5,7 +5,7 @@ use crate::operator::{OperatorDesk, OperatorHandle, OperatorRequest, REQUESTS_PE
 use crate::runner::Runner;
 
 impl Runner {
-    /// Opens the way for operators. One that was opened before has ended.
+    /// Opens the operators' desk. An earlier one ends.
     pub fn open_to_operators(&mut self) -> OperatorHandle {
         let (desk, handle) = OperatorDesk::open();
         self.operator = Some(desk);

@@ -31,8 +31,8 @@ pub(super) struct EffectsWriter<'a> {
     pub events: &'a mut u64,
 }
 
-/// Passes alerts, events and flow reports of NFs with these names to an output, in the order in
-/// which they were raised. Returns the numbers of alerts and events.
+/// Passes alerts, events and flow reports of NFs with these names to an output, in the order of
+/// their occurrence. Returns the numbers of alerts and events.
 ///
 /// # Errors
 /// Those of `output`.
@@ -55,7 +55,7 @@ pub fn raised(effects: &Effects) -> [u64; 2] {
 }
 
 impl EffectsWriter<'_> {
-    /// Writes alerts and events in the order in which they were raised, then flow reports.
+    /// Writes alerts and events in the order of their occurrence, then flow reports.
     pub fn write<O: Output>(&mut self, effects: &mut Effects, output: &mut O) -> Result<(), O::Error> {
         let name = |stage: u16| self.names.get(stage as usize).map_or("", String::as_str);
         let [alerts, events] = raised(effects);

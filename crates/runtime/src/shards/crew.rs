@@ -24,7 +24,7 @@ pub struct Workers<O: Output> {
     changes: Receiver<LinkChange>,
 }
 
-/// The parts from which a worker's thread starts.
+/// The parts of a worker at its thread's start.
 pub struct WorkerSetup<O> {
     /// Its graph and its share of the flows.
     pub part: WorkerPart,
@@ -234,7 +234,7 @@ impl<O: Output> Worker<O> {
     }
 }
 
-/// Runs a worker until it is asked to finish, or the requests' sender is gone.
+/// Runs a worker until it must finish, or the requests' sender is gone.
 fn work<O: Output<Error: Into<OutputError>>>(
     part: WorkerPart,
     interfaces: Vec<(u16, Interface)>,

@@ -31,7 +31,7 @@ pub(super) struct Directory {
     workers: usize,
 }
 
-/// A cache line: aliases, and the number of those that are in a later line because it was full.
+/// A cache line: aliases, and the number of aliases that overflowed to a later line.
 #[derive(Default)]
 #[repr(align(64))]
 struct Line {
@@ -68,7 +68,7 @@ impl Directory {
     /// Returns the worker that flows with a key of this hash begin at.
     #[inline]
     pub fn home(&self, hash: u64) -> usize {
-        // Not the bits by which workers look flows up in their tables.
+        // Not the bits that select entries of the workers' tables.
         (((hash >> 32) * self.workers as u64) >> 32) as usize
     }
 
@@ -150,7 +150,7 @@ impl Directory {
 
 #[inline]
 fn entry(hash: u64, worker: usize) -> u64 {
-    // The omitted bits are those of the line's number, most of which follow from the position.
+    // The omitted bits are those of the line's number; most follow from the position.
     hash & !WORKER | (worker as u64 + 1)
 }
 

@@ -1,4 +1,4 @@
-//! The part that a transport has not.
+//! A missing part of a transport.
 
 use std::os::fd::BorrowedFd;
 
@@ -9,8 +9,7 @@ use protocol::message::{FlowId, FromUnit, Stamp, UnitId};
 
 use super::{Barrier, Elsewhere, FastLane, Federation, Passage, UnitNodes};
 
-/// A part that a transport has not. There is no value of it, so nothing is ever called, and no code
-/// is generated.
+/// A missing part of a transport. It has no value, so it is never called, and no code is generated.
 pub enum Absent {}
 
 impl Federation for Absent {

@@ -1,7 +1,7 @@
-//! Waits for units that work beside the dispatcher.
+//! Waits for units that run concurrently with the dispatcher.
 
-/// The wait for units that work beside the dispatcher's thread, and answer later. Units in the
-/// memory of the thread have none: they have answered when a call returns.
+/// The wait for units that run concurrently with the dispatcher's thread, and answer later. Units
+/// in the memory of the thread have none: they have answered when a call returns.
 pub trait Barrier {
     /// Waits a little for units.
     fn wait(&mut self);
@@ -9,7 +9,7 @@ pub trait Barrier {
     /// Returns whether the dispatcher must take no further packets.
     fn is_full(&self) -> bool;
 
-    /// Asks units that were sent messages to answer once they have handled them.
+    /// Requests answers of units that were sent messages, once they have handled them.
     fn drain_messages(&mut self);
 
     /// Returns whether answers, or messages between units, are outstanding.
@@ -24,6 +24,6 @@ pub trait Barrier {
     /// Makes all units end their flows and discard what they receive; they answer.
     fn reset_units(&mut self);
 
-    /// Lets all units go on after a reset; they answer.
+    /// Resumes all units after a reset; they answer.
     fn resume_units(&mut self);
 }

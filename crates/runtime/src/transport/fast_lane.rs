@@ -18,7 +18,7 @@ pub trait FastLane {
     /// notified; if so, it is counted as sent, and `skip_unit` follows.
     fn skips_unit(&mut self, packet: &NumberedPacket) -> bool;
 
-    /// Processes a packet for which `skips_unit` returned true.
+    /// Processes a packet after `skips_unit` returned true for it.
     fn skip_unit(&mut self, index: u32, packet: Packet);
 
     /// Processes several such packets, of the flows that were guessed.

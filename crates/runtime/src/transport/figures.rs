@@ -10,14 +10,14 @@ use crate::units_report::UnitsReport;
 /// Reports of what units did. What a transport leaves out is missing in the report of the run, and
 /// nowhere else.
 pub trait UnitReports {
-    /// Returns whether packets may leave during a later call than the one that brought them. Flows
-    /// are in the units' own tables then.
+    /// Returns whether packets may leave during a later call. Flows are in the units' own tables
+    /// then.
     fn is_deferred(&self) -> bool;
 
     /// Returns the counters of each unit.
     fn unit_counters(&self) -> Vec<Counters>;
 
-    /// Asks units for their counters.
+    /// Requests the units' counters.
     fn ask_for_figures(&mut self) {}
 
     /// Adds what the transport has measured.

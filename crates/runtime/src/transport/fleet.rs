@@ -2,8 +2,8 @@
 
 use protocol::message::UnitId;
 
-/// The units of a transport, from their start to their end. One that was stopped has no flows, and
-/// stays as it is until it is started again, unless [`UnitNodes`](super::UnitNodes) says otherwise.
+/// The units of a transport, from their start to their end. A stopped unit has no flows, and stays
+/// as it is until it is started again, unless [`UnitNodes`](super::UnitNodes) says otherwise.
 pub trait Fleet {
     /// Returns whether a unit is there from the beginning.
     fn is_ready(&self, unit: UnitId, units_min: u16) -> bool;
@@ -35,9 +35,9 @@ pub enum UnitChange {
     Crash(UnitId),
     /// The unit was drained, and never runs again.
     Retire(UnitId),
-    /// Nothing is heard from the unit: its flows stay, and new ones go to others.
+    /// The unit is silent: its flows stay, and new ones go to others.
     Suspect(UnitId),
-    /// The unit is heard again.
+    /// The unit answers again.
     Heard(UnitId),
 }
 

@@ -1,7 +1,6 @@
 //! Several dispatchers: each is the *home* of a share of the flows.
 //!
-//! A packet may arrive at any of them. One that belongs to a flow of another dispatcher is passed
-//! on to it:
+//! A packet may arrive at any of them. It is passed on to the dispatcher of its flow:
 //!
 //! ```text
 //! arrived --fragment--> datagram's home --> flow's home --its key is an alias--> owner
@@ -18,7 +17,7 @@ use nf::AffinityGroup;
 use packet::{FlowKey, Packet};
 use protocol::dispatcher::AliasChange;
 
-/// The other dispatchers, to which flows belong. Without them, all flows are this one's.
+/// The other dispatchers, with flows of their own. Without them, all flows are this dispatcher's.
 pub trait Federation {
     /// Returns the dispatcher that tracks a datagram, by the hash of its fragments; none if it is
     /// this one.
@@ -48,7 +47,7 @@ pub trait Federation {
     fn poll_claimed(&mut self) -> Option<FlowKey>;
 }
 
-/// The way that a packet has come to a dispatcher.
+/// The way of a packet to a dispatcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Passage {

@@ -56,7 +56,7 @@ impl Lane {
         self.queue.push_back(item);
     }
 
-    /// Sends what is enqueued, as far as the ring has room.
+    /// Sends enqueued items until the ring is full.
     pub fn send(&mut self) {
         let count = self.queue.len().min(self.ring.slots());
         if count > 0

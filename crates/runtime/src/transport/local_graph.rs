@@ -17,7 +17,7 @@ pub struct LocalGraph {
 }
 
 impl LocalGraph {
-    /// Creates one that stands in while its owner has the real one.
+    /// Creates a placeholder for the time that the real one is elsewhere.
     ///
     /// # Errors
     /// If there is no memory for tables.

@@ -2,7 +2,7 @@
 //! as it is sent.
 //!
 //! All units share one flow table, and a flow's state is one unit's at a time. So packets leave
-//! byte for byte, and in the order, in which a single unit would have sent them.
+//! byte for byte, and in order, as from a single unit.
 
 use std::cell::{RefCell, RefMut};
 use std::collections::VecDeque;
@@ -337,7 +337,7 @@ impl FastLane for Memory {
         self.now_ns = now_ns;
         {
             let LocalGraph { graph, pool, .. } = &mut self.table.borrow_mut().local;
-            graph.end_expired_of(flow.index, now_ns, pool);
+            graph.flows_mut().end_expired(flow.index, now_ns, pool);
         }
         self.take_changes();
     }

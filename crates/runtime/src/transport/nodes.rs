@@ -5,9 +5,9 @@ use std::os::fd::BorrowedFd;
 use nf::AffinityGroup;
 use protocol::message::{FlowId, UnitId};
 
-/// The nodes of units: other machines, or other processes. They have clocks of their own, by which
-/// units handle their deadlines; nobody waits for them to. While this process does not run, others
-/// may take its flows: packets that have waited that long at ports are not wanted.
+/// The nodes of units: other machines, or other processes. Units there handle their deadlines by
+/// clocks of their own; the dispatcher does not wait for that. While this process does not run,
+/// others may take its flows: packets that have waited that long at ports are stale.
 pub trait UnitNodes {
     /// Notes that a flow begins, in this affinity group.
     fn begin(&mut self, flow: FlowId, group: Option<AffinityGroup>);

@@ -29,13 +29,13 @@ pub(super) struct OwnEngine {
     out: Vec<Packet>,
     /// Outcomes that were not taken yet.
     done: Vec<Outcome>,
-    /// Ends of flows whose output has not been attributed.
+    /// Ends of flows with output that was not attributed yet.
     marks: Vec<EffectsMark>,
-    /// By index: the flow whose handle is the index.
+    /// By index: the flow with its index as its handle.
     current: Vec<Current>,
-    /// Handles of flows whose indexes other flows have now.
+    /// Handles of flows after other flows have taken their indexes.
     older: HashMap<FlowId, u32>,
-    /// Number of indexes; higher handles are those of such flows.
+    /// Number of indexes; higher handles are those of `older` flows.
     indexes: u32,
     /// Handles of packets that left no flow in the graph: it had no room, or they begin none.
     pub without_flow: Vec<u32>,
@@ -45,7 +45,7 @@ pub(super) struct OwnEngine {
     pub fragments: Vec<FirstFragment>,
     /// Packets that have crossed the graph, or were dropped before it.
     pub through: u64,
-    /// The state being restored comes from a unit that has released it.
+    /// The state being restored was released by its unit.
     pub is_handed: bool,
     /// Nothing is lost between units: a state is released as soon as it is sent.
     pub is_reliable: bool,
@@ -62,7 +62,7 @@ struct Accepted {
     sequence: u64,
 }
 
-/// The flow whose handle is its index.
+/// The flow with its index as its handle.
 #[derive(Clone, Copy, Default)]
 struct Current {
     generation: u32,
@@ -105,7 +105,7 @@ impl OwnEngine {
             self.through += self.pending.len() as u64;
             self.graph.process_batch(&mut self.pending, &self.handles, &mut self.out, &mut self.pool);
             let graph = &self.graph;
-            let has_none = |&handle: &u32| graph.flows_of(handle).next().is_none();
+            let has_none = |&handle: &u32| graph.flows().of_handle(handle).next().is_none();
             self.without_flow.extend(self.handles.drain(..).filter(has_none));
             self.settle();
         }
@@ -126,8 +126,8 @@ impl OwnEngine {
         self.accepted.clear();
     }
 
-    /// Attributes each departing packet to the one that caused it. A packet that was held leaves
-    /// with the next one.
+    /// Attributes each departing packet to the packet that released it. A held packet leaves with
+    /// the next one.
     fn settle_outputs(&mut self, first: usize) {
         let (mut at, mut freed) = (0, Vec::new());
         for packet in self.out.drain(..) {
@@ -152,8 +152,8 @@ impl OwnEngine {
     /// Returns whether the ends of a flow's alias are in another order than those of its key; none
     /// if it has another alias by now.
     fn is_turned(&self, handle: u32, alias: &FlowKey) -> Option<bool> {
-        let records = self.graph.records();
-        let mut headers = self.graph.flows_of(handle).map(|record| records.header(record));
+        let records = self.graph.flows().records();
+        let mut headers = self.graph.flows().of_handle(handle).map(|record| records.header(record));
         let header = headers.find(|header| header.has(RecordHeader::FLAG_ALIAS) && header.alias == *alias)?;
         Some(header.has(RecordHeader::FLAG_REVERSED) != header.has(RecordHeader::FLAG_ALIAS_REVERSED))
     }
@@ -209,7 +209,7 @@ impl OwnEngine {
         current.filter(|current| current.generation == flow.generation).map_or(0, |current| current.seq)
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub fn advance(&mut self, now_ns: u64) {
         self.run();
         if self.graph.next_timeout_ns() <= now_ns {
@@ -218,16 +218,16 @@ impl OwnEngine {
         }
     }
 
-    /// Sends pending packets through the graph and lets time pass: the receiver of a replica of a
-    /// flow's state then knows which of its fragments were dropped here.
+    /// Sends pending packets through the graph and advances the time: the receiver of a replica of
+    /// a flow's state then knows which of its fragments were dropped here.
     fn handle_timeout(&mut self, now_ns: u64) {
         self.run();
         self.graph.handle_timeout(now_ns, &mut self.pool);
         self.settle();
     }
 
-    /// Ends flows at the end of the run, as far as there is room for their effects.
-    /// Returns true if all have ended.
+    /// Ends flows at the end of the run, until there is no room for their effects. Returns true if
+    /// all have ended.
     pub fn finish(&mut self) -> bool {
         let is_done = self.graph.finish(&mut self.pool);
         self.settle();
@@ -240,7 +240,7 @@ impl OwnEngine {
     pub fn start_over(&mut self, lost: u64) {
         self.pending.clear();
         self.handles.clear();
-        self.graph.start_anew(lost, &mut self.pool);
+        self.graph.restart(lost, &mut self.pool);
         self.settle();
         self.current.clear();
         self.older.clear();
@@ -260,7 +260,7 @@ impl OwnEngine {
 
     /// Returns whether the graph has a flow with this handle.
     pub fn has(&self, handle: u32) -> bool {
-        self.graph.flows_of(handle).next().is_some()
+        self.graph.flows().of_handle(handle).next().is_some()
     }
 
     /// Notes that the flow's state was sent to another unit. A reliable transport does not lose it,
@@ -294,7 +294,7 @@ impl OwnEngine {
             self.run();
             if self.has(flow.index) {
                 let handle = self.new_handle(FlowId { index: flow.index, generation: known });
-                self.graph.change_handle(flow.index, handle);
+                self.graph.flows_mut().change_handle(flow.index, handle);
             }
             self.current[index] = Current { generation: flow.generation, seq: 0 };
             return flow.index;
@@ -306,11 +306,11 @@ impl OwnEngine {
         }
     }
 
-    /// Assigns a handle to a flow whose index another flow has.
+    /// Assigns a handle to a flow after another flow has taken its index.
     fn new_handle(&mut self, flow: FlowId) -> u32 {
         if self.older.len() >= OLDER_KEPT {
             let graph = &self.graph;
-            self.older.retain(|_, handle| graph.flows_of(*handle).next().is_some());
+            self.older.retain(|_, handle| graph.flows().of_handle(*handle).next().is_some());
         }
         let taken: Vec<u32> = self.older.values().copied().collect();
         let handle = (self.indexes..).find(|handle| !taken.contains(handle)).unwrap_or(self.indexes);
@@ -360,7 +360,7 @@ impl Engine for OwnEngine {
         self.handle_timeout(now_ns);
         let handle = self.handle(flow);
         match ended {
-            true => self.graph.end_flows_of(handle, &mut self.pool),
+            true => self.graph.flows_mut().end(handle, &mut self.pool),
             false => release(&mut self.graph, handle),
         }
         self.settle();

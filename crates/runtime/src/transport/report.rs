@@ -6,8 +6,8 @@ use packet::{FlowKey, Packet};
 use protocol::message::{FlowId, FromUnit, UnitId};
 use protocol::unit::FlowAlias;
 
-/// A report of a unit to its dispatcher: what became of packets. The fields are in the order in
-/// which they take effect, so that the dispatcher knows what a packet created before it leaves.
+/// A report of a unit to its dispatcher: what became of packets. The fields are in the order of
+/// their effect, so that the dispatcher knows what a packet created before it leaves.
 #[derive(Default)]
 pub struct Return {
     /// The unit.
@@ -16,7 +16,7 @@ pub struct Return {
     pub is_ready: bool,
     /// It could not be started.
     pub has_left: bool,
-    /// It panicked: nobody knows what of its flows is lost, and what others wait for.
+    /// It panicked: it is unknown what its flows have lost, and what others wait for.
     pub has_failed: bool,
     /// Packets that were lost, and their buffers with them.
     pub lost: u64,
@@ -64,8 +64,8 @@ impl Return {
         }
     }
 
-    /// Returns whether the report is of packets alone: how many the unit has finished, and those
-    /// that leave. What a dispatcher does with them rests on nothing else in it.
+    /// Returns whether the report is of packets alone: the number that the unit has finished, and
+    /// the packets that leave. A dispatcher can handle them without the rest of it.
     pub fn is_progress(&self) -> bool {
         !(self.is_ready || self.has_left || self.has_failed || self.has_answered)
             && self.lost == 0

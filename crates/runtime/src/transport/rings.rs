@@ -1,6 +1,6 @@
 //! Units on threads of their own, with rings in between.
 //!
-//! Each unit has a graph and a flow table of its own. NFs of all graphs share their state beside
+//! Each unit has a graph and a flow table of its own. NFs of all graphs share their state, except
 //! counters (see [`nf::SharedHandle`]), so a NAT assigns a port once, and a rate is that of all
 //! units together. Packets of a flow leave in the order of arrival; those of different flows may
 //! not.
@@ -16,7 +16,7 @@
 //! Nothing is lost in between. The dispatcher lets [`IN_FLIGHT_MAX`] packets be in flight, and
 //! every thread keeps receiving while its sends are blocked, so threads cannot deadlock.
 
-mod worker;
+mod unit_thread;
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -44,7 +44,7 @@ use crate::report::{Report, new_histogram, percentiles};
 use crate::units_config::UnitsConfig;
 use crate::units_error::ElasticError;
 use crate::units_report::UnitsReport;
-use worker::Worker;
+use unit_thread::UnitThread;
 
 /// Limit on units with threads of their own.
 pub const THREADS_MAX: u16 = 64;
@@ -52,11 +52,10 @@ pub const THREADS_MAX: u16 = 64;
 /// Limit on packets in flight to units; at the limit the dispatcher waits.
 pub const IN_FLIGHT_MAX: u64 = 4096;
 
-/// Period in which units that get packets are notified of the run's time, in nanoseconds.
+/// Period of the clock messages to units that get packets, in nanoseconds.
 const TIME_NS: u64 = 100_000;
 
-/// Period of the run's time in which units handle deadlines while nothing is in flight, in
-/// nanoseconds.
+/// Period, on the run's clock, of the units' deadlines while nothing is in flight, in nanoseconds.
 /// A capture that is played as fast as possible may skip minutes while a state is in flight; the
 /// flow would expire before the state arrives.
 const STEP_NS: u64 = 1_000_000;
@@ -83,7 +82,7 @@ pub struct Rings {
     notified_ns: u64,
     /// Time at which units handled deadlines last.
     stepped_ns: u64,
-    /// Packets that were sent to units, and those that units have finished.
+    /// Packets sent to units, and packets that units have finished.
     sent: u64,
     through: u64,
     /// Arrival of batches, by the sequence of their first packets.
@@ -114,7 +113,7 @@ impl Rings {
             make,
             local: LocalGraph::placeholder(front)?,
             commands: Vec::new(),
-            commons: front.share(),
+            commons: front.sharing().share(),
             lanes: (0..config.units_max).map(|_| None).collect(),
             mailboxes,
             mails,
@@ -149,7 +148,7 @@ impl Rings {
         let figures = FiguresBoard::default();
         let board = Arc::clone(&figures);
         let work = move || {
-            worker::pin(id);
+            unit_thread::pin(id);
             let mut graph = match graph {
                 Some(graph) => graph,
                 None => {
@@ -161,8 +160,8 @@ impl Rings {
             commands.iter().for_each(|(stage, command)| control(&mut graph, *stage, command));
             let flows_max = config.dispatcher_of_threads(graph.options()).flows_max;
             let unit = config.unit_on_reliable_transport(id, IN_FLIGHT_MAX as usize);
-            let end = UnitEnd::new(unit, graph, commons, flows_max, true, worker::clock_ns);
-            Some(Worker { end, inbox, mails, mailboxes, in_flight, returns, doorbell: rung, board }.run())
+            let end = UnitEnd::new(unit, graph, commons, flows_max, true, unit_thread::clock_ns);
+            Some(UnitThread { end, inbox, mails, mailboxes, in_flight, returns, doorbell: rung, board }.run())
         };
         let thread = std::thread::Builder::new().name(format!("unit-{}", id.0)).spawn(work)?;
         self.lanes[id.index()] = Some(Lane {
@@ -223,8 +222,7 @@ impl Rings {
         }
     }
 
-    /// Takes the remains of units whose threads have ended. Returns a unit that could not be
-    /// started.
+    /// Takes the remains of units with ended threads. Returns a unit that could not be started.
     fn take_ended(&mut self) -> Option<UnitId> {
         let mut failed = None;
         for (unit, lane) in (0..).map(UnitId).zip(&mut self.lanes) {
@@ -337,7 +335,7 @@ impl Fleet for Rings {
     fn has_finished(&mut self) -> bool {
         let has_finished = self.running().next().is_none();
         if has_finished {
-            self.local.graph.part();
+            self.local.graph.sharing().part();
         }
         has_finished
     }
@@ -394,7 +392,7 @@ impl UnitReports for Rings {
         }
     }
 
-    /// Units answer in their own time, and nobody waits: a later report has the counters.
+    /// Units answer in their own time, without a wait: a later report has the counters.
     fn ask_for_figures(&mut self) {
         for lane in self.lanes.iter_mut().flatten().filter(|lane| lane.thread.is_some()) {
             lane.push(ToUnit::Figures);

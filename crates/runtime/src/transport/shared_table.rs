@@ -80,7 +80,7 @@ impl SharedTable {
 
     /// Returns whether the flow with this index has state.
     pub fn has(&self, index: u32) -> bool {
-        self.local.graph.flows_of(index).next().is_some()
+        self.local.graph.flows().of_handle(index).next().is_some()
     }
 
     /// Returns whether the table has the flow's state just as it was saved by another unit, which
@@ -171,7 +171,7 @@ impl Engine for SharedEngine {
         self.at_own(flow, |table| {
             table.flush();
             match ended {
-                true => table.local.graph.end_flows_of(flow.index, &mut table.local.pool),
+                true => table.local.graph.flows_mut().end(flow.index, &mut table.local.pool),
                 false => release(&mut table.local.graph, flow.index),
             }
         });

@@ -48,7 +48,7 @@ pub enum ToUnit {
 pub enum Mail {
     /// A message.
     Message(UnitId, FromPeer),
-    /// A packet whose flow has moved on.
+    /// A packet of a flow that has moved on.
     Packet(Stamp, Packet),
 }
 
@@ -133,7 +133,7 @@ impl UnitEnd {
         is_reliable: bool,
         clock_ns: fn() -> u64,
     ) -> UnitEnd {
-        graph.join(shared);
+        graph.sharing().join(shared);
         graph.classifier_mut().hold_no_fragments();
         let id = config.id;
         let unit = Unit::new(config, OwnEngine::new(graph, flows_max, is_reliable));
@@ -319,7 +319,7 @@ impl UnitEnd {
         self.sending.push_front(sending);
     }
 
-    /// Drops a packet that the unit has forwarded to one that is lost.
+    /// Drops a packet that was forwarded to a lost unit.
     pub fn drop_forwarded(&mut self, packet: Packet) {
         self.forwarded -= 1;
         let OwnEngine { graph, pool, through, .. } = self.unit.engine_mut();
@@ -473,8 +473,8 @@ impl UnitEnd {
         self.unit.engine_mut().without_flow = ended;
     }
 
-    /// Ends flows at the end of the run, as far as there is room for their effects.
-    /// Returns whether all have ended.
+    /// Ends flows at the end of the run, until there is no room for their effects. Returns whether
+    /// all have ended.
     pub fn end_flows(&mut self) -> bool {
         let is_done = self.unit.engine_mut().finish();
         self.report();

@@ -44,7 +44,7 @@ impl Output for Sink {
     }
 
     fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Self::Error> {
-        // One that a flow's end gave rise to has no packet.
+        // An alert at a flow's end has no packet.
         let told = if alert.sequence == 0 { &mut self.ends } else { &mut self.told };
         told.push(format!("{function} {alert:?}"));
         Ok(())
@@ -155,7 +155,8 @@ pub fn profile(payload: Payload, packets: u64, rate: f64, seed: u64) -> TrafficP
     }
 }
 
-/// Returns the counters of NFs and of the graph, except for those that depend on the backend.
+/// Returns the counters of NFs and of the graph, except for the counters that depend on the
+/// backend.
 pub fn counted(report: &Report) -> String {
     let functions: Vec<_> = report
         .functions
@@ -182,8 +183,8 @@ pub const WITHOUT_FUNCTIONS: [&str; 2] = [
      pipelet { a <-> x <-> b; }",
 ];
 
-/// Frames that come in by ports of such a graph, and the port to which each one's edges lead. Those
-/// of ports 2 and 3 come from the program, if there is one.
+/// Frames that enter at ports of such a graph, and each one's egress port according to the edges.
+/// At ports 2 and 3 the program sends them, if there is one.
 pub fn frames_without_functions(graph: usize) -> (Vec<Arriving>, Vec<u16>) {
     let ways: &[(u16, u16)] = [&[(1, 0), (2, 0), (3, 0)][..], &[(2, 0), (3, 1)]][graph];
     let (mut arriving, mut left_by) = (Vec::new(), Vec::new());
@@ -214,7 +215,7 @@ pub fn by_flow(sink: &Sink) -> BTreeMap<(u16, Vec<u8>), Vec<&Vec<u8>>> {
         let mut packet = Packet::from_bytes(data);
         packet::Parser::new(packet::FlowHasher::new(0)).parse(&mut packet).unwrap();
         let meta = packet.meta();
-        // A later fragment has no ports: which flow it is of cannot be told.
+        // A later fragment has no ports: its flow is unknown.
         let key = match meta.class {
             packet::PacketClass::LaterFragment => data.clone(),
             _ => format!("{:?} {}", meta.key, meta.reversed).into_bytes(),

@@ -167,7 +167,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the number of these digits, or one that is too large for anything.
+/// Returns the number of these digits, or a number above all limits.
 fn decimal(first: u8, more: &[u8]) -> usize {
     more.iter().fold(usize::from(first - b'0'), |value, digit| {
         value.saturating_mul(10).saturating_add(usize::from(digit - b'0'))

@@ -1,4 +1,4 @@
-//! The reader of expressions, and what they are made of besides escapes and classes.
+//! The reader of expressions: all their syntax except escapes and classes.
 
 use super::{BacktrackingSyntax, ExpressionFeature, Group};
 
@@ -138,7 +138,7 @@ impl<'a> Reader<'a> {
     /// Translates `^`.
     pub fn line_begins(&mut self) -> Step {
         match (self.mode.multiline, self.backtracks) {
-            // An automaton would find an empty line behind the last line ending.
+            // An automaton would find an empty line after the last line ending.
             (true, false) if self.rest.starts_with(b"$") => return Err(ExpressionFeature::LookAround),
             (false, _) => self.out.push_str(r"\A"),
             (true, false) => self.out.push_str("(?m:^)"),

@@ -37,7 +37,7 @@ fn is_strict(text: &[u8]) -> bool {
         return false;
     }
     let letters = text.strip_suffix(b"==").or_else(|| text.strip_suffix(b"=")).unwrap_or(text);
-    // Two letters have 12 bits of which 8 count; three have 18 of which 16 count.
+    // 8 of the 12 bits of two letters count, and 16 of the 18 bits of three.
     let unused = [0, 0b111111, 0b1111, 0b11][letters.len() % 4];
     letters.iter().all(|letter| six_bits(*letter).is_some())
         && letters.last().is_none_or(|last| six_bits(*last).is_some_and(|six| six & unused == 0))

@@ -79,7 +79,7 @@ impl Expression {
     }
 }
 
-/// A compiled expression whose result is its first group.
+/// A compiled expression with its first group as the result.
 #[derive(Clone, Debug)]
 pub(crate) struct Extraction(Regex);
 

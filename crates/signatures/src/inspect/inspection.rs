@@ -36,7 +36,7 @@ impl Inspection {
         ready.collect::<Result<_, _>>().map(|buffers| Self { buffers })
     }
 
-    /// Returns the buffers in the order of [`Rule::buffers`], in which they must be evaluated.
+    /// Returns the buffers in the order of [`Rule::buffers`]; evaluate them in this order.
     pub fn buffers(&self) -> &[BufferInspection] {
         &self.buffers
     }
@@ -106,10 +106,10 @@ impl BufferInspection {
         self.holds_at(bytes, 0, scratch)
     }
 
-    /// Returns whether a stream matches whose `bytes` begin `start` bytes after its beginning.
-    /// Absolute positions, the size, and the cursor before the first match count from the beginning
-    /// of the stream. Earlier bytes are not searched, and numbers are not read from them;
-    /// expressions see only `bytes`.
+    /// Returns whether a stream matches, given its `bytes` from byte `start` on. Absolute
+    /// positions, the size, and the cursor before the first match count from the beginning of the
+    /// stream. Earlier bytes are not searched, and numbers are not read from them; expressions see
+    /// only `bytes`.
     pub fn holds_at(&self, bytes: &[u8], start: u64, scratch: &mut InspectionScratch) -> bool {
         if self.transforms.is_empty() {
             return self.holds_transformed(bytes, start, scratch);

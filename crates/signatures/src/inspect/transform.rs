@@ -131,13 +131,13 @@ impl Change {
     }
 }
 
-/// Keeps `count` bytes from an offset on, as far as they exist.
+/// Keeps up to `count` bytes from an offset on.
 fn cut(buffer: &mut Vec<u8>, from: usize, count: usize) {
     buffer.truncate(from.saturating_add(count));
     buffer.drain(..from.min(buffer.len()));
 }
 
-/// C's `isspace`.
+/// Checks for C's `isspace`.
 fn is_space(byte: u8) -> bool {
     byte.is_ascii_whitespace() || byte == 0x0b
 }

@@ -7,7 +7,7 @@ use crate::inspect::scratch::Values;
 /// The bytes of a buffer, or those of a stream from some offset on.
 ///
 /// Places count from the first available byte. Earlier places, such as the cursor at the beginning
-/// of a stream whose first bytes are gone, are negative.
+/// of a stream without its first bytes, are negative.
 #[derive(Clone, Copy)]
 pub(crate) struct BufferView<'a> {
     pub bytes: &'a [u8],

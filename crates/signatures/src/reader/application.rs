@@ -81,7 +81,7 @@ fn add(draft: &mut Draft<'_>, test: ProtocolTest) -> ParseResult<()> {
     Ok(())
 }
 
-/// Parses a list whose elements either all have a `!` or none.
+/// Parses a list. Its elements must all have a `!`, or none.
 fn negated_list<'a>(piece: Piece<'a>, separators: &'static [char]) -> ParseResult<(bool, Piece<'a>)> {
     let signs: Vec<bool> =
         piece.text.split(separators).map(|one| one.trim_start().starts_with('!')).collect();

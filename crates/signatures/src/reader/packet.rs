@@ -6,7 +6,7 @@ use crate::packet::{FlagTest, FlagTestMode, IpOption, PacketTest};
 use crate::reader::{Draft, KeywordUse};
 use crate::text::{ParseResult, Piece};
 
-/// Defines keywords whose argument is just a comparison.
+/// Defines keywords with only a comparison as argument.
 macro_rules! comparisons {
     ($($keyword:ident $test:ident;)*) => {$(
         pub(crate) fn $keyword(draft: &mut Draft<'_>, given: KeywordUse<'_>) -> ParseResult<()> {

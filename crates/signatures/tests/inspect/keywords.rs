@@ -119,7 +119,7 @@ fn pcre() {
         (r#"pcre:!"/b/";"#, b"abc", false),
         (r#"pcre:"/^b/";"#, b"a\nb", false),
         (r#"pcre:"/^b/m";"#, b"a\nb", true),
-        // No line begins behind the last line ending.
+        // No line begins after the last line ending.
         (r#"pcre:"/^$/m";"#, b"a\n", false),
         (r#"pcre:"/^$/m";"#, b"a\n\nb", true),
         // CR and LF are one line ending.
@@ -318,7 +318,7 @@ fn transforms() {
     ]);
 }
 
-/// In a stream whose first bytes are gone.
+/// A stream without its first bytes.
 #[test]
 fn streams() {
     for (options, bytes, start, expected) in [

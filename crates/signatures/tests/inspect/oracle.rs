@@ -15,7 +15,7 @@ const PATTERNS: &[&str] = &["a", "b", "aa", "ab", "ba", "abb", "A", "aB", "|01|"
 const EXPRESSIONS: &[&str] =
     &["a", "a+b", "a+?", "^a", "b$", "(a|ab)", "a*", "\\bb", "[^a]b", "a.b", "(b|$)", "\\Ba"];
 const SIZES: &[&str] = &["<9", ">3", "4<>20", "!7"];
-/// Options that set variables: from a fixed place, or from one that depends on a content.
+/// Options that set variables: from a fixed place, or from a place relative to a content.
 const VARIABLES: &[&str] = &[
     "byte_extract:1,0,v0; byte_math:bytes 1, offset 1, oper -, rvalue 1, result v1;",
     "content:\"a\"; byte_extract:1,0,v0,relative; byte_math:bytes 1, offset 1, oper >>, rvalue v0, result v1, relative;",

@@ -12,7 +12,7 @@ use signatures::{
     Ruleset,
 };
 
-/// Returns the rule files beside the project, if there are any.
+/// Returns the rule files outside the repository, if there are any.
 fn shared() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);
@@ -88,8 +88,8 @@ fn rules_match_texts_made_for_them() {
     );
     println!("{} evaluations were given up", scratch.exhausted());
     assert_eq!(scratch.exhausted(), 0);
-    // The others have contents whose text is excluded by another one's negation, `within` or
-    // `endswith`.
+    // In the others, a negation, `within` or `endswith` of another content excludes the text of
+    // one.
     assert!(plain_hold * 100 >= plain * 90);
 }
 

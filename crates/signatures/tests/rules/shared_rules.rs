@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use signatures::{Classifications, PayloadMatch, RuleVariables, Ruleset, RulesetReport};
 
 use crate::plain;
-/// Returns the rule files beside the project, if there are any.
+/// Returns the rule files outside the repository, if there are any.
 fn shared() -> Option<PathBuf> {
     let shared = std::env::var_os("RIVULET_SHARED")
         .map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared"), PathBuf::from);

@@ -1,4 +1,4 @@
-//! `[dispatcher]`: how packets are assigned to units.
+//! `[dispatcher]`: assignment of packets to units.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -18,14 +18,14 @@ use values::{ByteCount, Nanos, Picos, PositiveBitRate, Share};
 pub struct DispatcherSettings {
     /// The unit of assignment: flowlets, flows, packets, or buckets of flows.
     pub mode: AssignmentMode,
-    /// T: a flow that is silent for longer begins a flowlet: 500 us (S30).
+    /// T: silence after which a packet begins a flowlet: 500 us (S30).
     pub gap: Nanos,
-    /// B: a flowlet does not grow beyond this size: 15 KB (S31). None: it may.
+    /// B: size limit of a flowlet: 15 KB (S31). `None`: no limit.
     #[serde(deserialize_with = "size_or_none")]
     pub size_max: Option<ByteCount>,
     /// Weight of a flow's newest flowlet in the estimate of its next: 0.5 (S34).
     pub alpha: Share,
-    /// Over which time a flowlet's rate is measured: as long as it lasts (S34).
+    /// Period of the measurement of a flowlet's rate: its duration (S34).
     #[serde(with = "RateWindowKey")]
     pub rate_over: RateWindow,
     /// Worth of having the flow's state at a unit: 0.25 (S37).
@@ -36,32 +36,33 @@ pub struct DispatcherSettings {
     /// Units that get replicas of a flow's state (S54).
     #[serde(with = "TargetChoiceKey")]
     pub targets: TargetChoice,
-    /// K: how many of them: 3 (S55).
+    /// K: number of these units: 3 (S55).
     pub targets_count: u8,
-    /// Share of B from which a flowlet's packets ask to replicate at once (S62). `None`: none asks.
+    /// Share of B after which a flowlet's packets request replication at once (S62). `None`: they
+    /// never do.
     pub push_at: Option<Share>,
     /// Load below which a flowlet stays at its unit, as a share of capacity. `None`: each is
     /// assigned again, as published.
     pub stay_below: Option<Share>,
-    /// Only states of flowlets whose units are loaded to this share or more are copied ahead. None:
-    /// all are, as published.
+    /// Load of a unit, as a share of capacity, at which its flowlets' states are replicated.
+    /// `None`: all are, as published.
     pub copy_from: Option<Share>,
     /// Capacity that the dispatcher assumes for a unit; by default the unit's own (S41). A smaller
     /// one leaves room for bursts that its load meter does not see (S105).
     pub capacity: Option<PositiveBitRate>,
     /// Units are started ahead when all are loaded to this share: 0.9 (S42).
     pub start_at: Share,
-    /// Units are as many as all that comes asks for, loaded to this share, whether flowlets find
-    /// room or not. None: as published.
+    /// Units are provisioned to have this load, as a share of capacity, whether flowlets find room
+    /// or not. `None`: as published.
     pub follow_at: Option<Share>,
-    /// Limit on a unit's dropped packets within `drops_period`, beyond which another one takes half
-    /// its load (A39); replaces `follow_at`. None: drops have no consequence.
+    /// Limit on a unit's dropped packets within `drops_period`; above it, another unit takes half
+    /// its load (A39). Replaces `follow_at`. `None`: drops have no consequence.
     pub drops_max: Option<u64>,
     /// Period over which drops count: 100 ms.
     pub drops_period: Nanos,
     /// Flows that then migrate at once: 500.
     pub drops_step: u32,
-    /// A unit without a packet for so long is stopped: 200 ms (S43).
+    /// Time without a packet after which a unit is stopped: 200 ms (S43).
     pub idle: Nanos,
     /// Condition on the other units' loads: by default, their mean is below a limit.
     #[serde(with = "DrainConditionKey")]
@@ -77,7 +78,7 @@ pub struct DispatcherSettings {
     /// Policy for a new flow when the table is full.
     #[serde(with = "WhenFlowsFullKey")]
     pub when_full: WhenFlowsFull,
-    /// A flow that is silent for so long ends, whether a unit knows it or not. None: no flow does.
+    /// Silence after which a flow ends, even if a unit knows it. `None`: no limit.
     pub forget_after: Option<Nanos>,
     /// Time of the dispatcher per packet: 0.
     pub packet_cost: Picos,
@@ -97,13 +98,13 @@ pub enum AssignmentMode {
         /// The interval.
         every: Nanos,
     },
-    /// Packets, one by one (S5).
+    /// Single packets (S5).
     Packet,
     /// Buckets of flows by their hash.
     Rss {
         /// Buckets.
         buckets: NonZeroU32,
-        /// Buckets are moved to balance the load after each interval; none: never.
+        /// Interval at which buckets are moved to balance the load; `None`: never.
         every: Option<Nanos>,
     },
 }
@@ -114,11 +115,11 @@ pub enum AssignmentMode {
 enum DrainConditionKey {
     /// Below a limit on average.
     MeanIsBelow,
-    /// One of them at least below it.
+    /// At least one of them is below the limit.
     OneIsBelow,
 }
 
-/// Over which time a flowlet's rate is measured (S34).
+/// Period of the measurement of a flowlet's rate (S34).
 #[derive(serde::Deserialize)]
 #[serde(remote = "RateWindow", rename_all = "snake_case")]
 enum RateWindowKey {
@@ -126,7 +127,7 @@ enum RateWindowKey {
     Burst,
     /// From its first packet to the next flowlet's.
     Interval,
-    /// Over what a unit's load is measured over.
+    /// The window of the load meter.
     Window,
 }
 
@@ -148,17 +149,17 @@ enum UnitChoiceKey {
 #[derive(serde::Deserialize)]
 #[serde(remote = "TargetChoice", rename_all = "snake_case")]
 enum TargetChoiceKey {
-    /// At random, those with low numbers more often (S56).
+    /// At random, units with low numbers more often (S56).
     Weighted,
-    /// The first ones (S57).
+    /// The units with the lowest numbers (S57).
     First,
-    /// Those with the least load (S57).
+    /// The units with the least load (S57).
     LeastLoaded,
-    /// All that are active (S57).
+    /// All active units (S57).
     All,
-    /// None: state is fetched when it is wanted.
+    /// None: the next owner pulls the state.
     None,
-    /// The one that would be chosen now.
+    /// The unit that the dispatcher would choose now.
     Predicted,
 }
 
@@ -168,7 +169,7 @@ enum TargetChoiceKey {
 enum WhenFlowsFullKey {
     /// Its packets are dropped.
     RefuseNew,
-    /// A flow that was silent for long ends for it.
+    /// The flow that was silent for longest ends for it.
     EndOldest,
 }
 
@@ -209,7 +210,7 @@ impl Default for DispatcherSettings {
 }
 
 impl DispatcherSettings {
-    /// Returns the rule by which units start and stop.
+    /// Returns the scaling rule.
     pub fn scaling(&self) -> ScalingRule {
         match self.drops_max {
             None => ScalingRule::following(self.follow_at.map(|share| share.0 as f32)),
@@ -221,7 +222,7 @@ impl DispatcherSettings {
     }
 }
 
-/// A size, or `none`.
+/// Reads a size, or `none`.
 fn size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteCount>, D::Error> {
     match Cow::<'de, str>::deserialize(from)?.as_ref() {
         "none" => Ok(None),
@@ -229,7 +230,7 @@ fn size_or_none<'de, D: Deserializer<'de>>(from: D) -> Result<Option<ByteCount>,
     }
 }
 
-/// A text is not a mode.
+/// An unknown mode of assignment.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a mode: flowlet, flow, smart-flow:TIME, packet, rss:BUCKETS or rss:BUCKETS:TIME")]
 pub struct AssignmentModeError(String);

@@ -1,4 +1,4 @@
-//! `[links]`: what lies between the dispatcher and the units, and between units.
+//! `[links]`: links between the dispatcher and the units, and between units.
 
 use serde::Deserialize;
 
@@ -9,12 +9,12 @@ use values::{Nanos, PositiveBitRate, Share};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Links {
-    /// From the dispatcher to a unit: packets, and what travels behind them.
+    /// From the dispatcher to a unit: packets, and messages in order with them.
     pub dispatcher_to_unit: LinkSettings,
-    /// From a unit to another: messages, states, packets that came late.
+    /// From a unit to another: messages, states, late packets.
     pub unit_to_unit: LinkSettings,
     /// Faults of messages that units send, to each other and to the dispatcher; units retransmit
-    /// those that matter. The dispatcher's messages arrive.
+    /// the essential ones. The dispatcher's messages arrive.
     pub messages: MessageFaults,
     /// From a unit to the dispatcher: messages.
     pub unit_to_router: LinkSettings,
@@ -22,7 +22,7 @@ pub struct Links {
     pub unit_to_store: LinkSettings,
     /// Latency of a replica between units (S64). A pulled state has the latency of the link.
     pub copy_time: Nanos,
-    /// Bits per second at which states leave a unit, one behind the other.
+    /// Bits per second at which states leave a unit, one after the other.
     pub bandwidth: PositiveBitRate,
 }
 
@@ -40,12 +40,12 @@ impl Default for Links {
     }
 }
 
-/// A class of links. What goes from one end to another arrives in the order in which it was sent,
-/// but for packets that are reordered, and messages of which `[links.messages]` says otherwise.
+/// A class of links. A link delivers in order, except for reordered packets and for the message
+/// faults of `[links.messages]`.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkSettings {
-    /// From end to end.
+    /// One-way latency.
     pub latency: Nanos,
     /// Random addition to the latency, at most this.
     pub jitter: Nanos,
@@ -73,9 +73,9 @@ impl Default for LinkSettings {
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessageFaults {
-    /// Share of them that are lost.
+    /// Share of messages that are lost.
     pub loss: Share,
-    /// Share of them that arrive once more, up to `late_by` later.
+    /// Share of messages that arrive once more, up to `late_by` later.
     pub again: Share,
     /// Share of messages that take up to `late_by` longer, so that others overtake them.
     pub late: Share,

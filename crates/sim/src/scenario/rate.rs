@@ -1,5 +1,4 @@
-//! A rate that changes over time, and the times at which packets come if the gaps between them are
-//! scaled after it.
+//! A rate that changes over time, and the arrivals of packets with gaps scaled to it.
 
 use std::fmt;
 
@@ -8,17 +7,16 @@ use serde::de::{Deserialize, Deserializer, Error, SeqAccess, Visitor};
 
 use values::{Nanos, PositiveBitRate};
 
-/// A rate over time: straight lines between points; before the first point the rate is its, after
-/// the last one that one's.
+/// A rate over time: straight lines between points, constant before the first and after the last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RateCurve {
     points: Vec<(Nanos, PositiveBitRate)>,
 }
 
-/// Why points make no curve.
+/// The reason why points are no curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RateCurveError {
-    /// There are none.
+    /// There are no points.
     #[error("a curve needs a point of time and rate: [[\"0s\", \"1Gbps\"]]")]
     Empty,
     /// They are not in order of time.
@@ -27,7 +25,7 @@ pub enum RateCurveError {
 }
 
 impl RateCurve {
-    /// The curve through these points.
+    /// Creates the curve through these points.
     ///
     /// # Errors
     /// If there are none, or they are not in order of time.
@@ -41,12 +39,12 @@ impl RateCurve {
         Ok(RateCurve { points })
     }
 
-    /// Always the same rate.
+    /// Creates a constant rate.
     pub fn flat(rate: PositiveBitRate) -> RateCurve {
         RateCurve { points: vec![(Nanos(0), rate)] }
     }
 
-    /// 1 to 10 Gbps, up and down, within 8 seconds: 5 Gbps in the mean (R5).
+    /// Creates a curve from 1 to 10 Gbps and back within 8 seconds, with a mean of 5 Gbps (R5).
     pub fn up_and_down() -> RateCurve {
         let point = |ms: u64, gbps: u64| (Nanos(ms * 1_000_000), PositiveBitRate(gbps * 1_000_000_000));
         let points = [
@@ -73,7 +71,7 @@ impl RateCurve {
         RateCurve { points: points.into_iter().map(|(ms, gbps)| point(ms, gbps)).collect() }
     }
 
-    /// Bits per second at this time.
+    /// Returns the bits per second at this time.
     pub fn at(&self, time_ns: u64) -> f64 {
         let next = self.points.partition_point(|&(at, _)| at.0 <= time_ns);
         let rate = |i: usize| self.points[i].1.0 as f64;
@@ -86,12 +84,12 @@ impl RateCurve {
         rate(next - 1) + share * (rate(next) - rate(next - 1))
     }
 
-    /// Bits until this time.
+    /// Returns the bits until this time.
     pub fn bits_until(&self, time_ns: u64) -> f64 {
         let ends = self.points.iter().map(|&(at, _)| at.0).take_while(|&at| at < time_ns).chain([time_ns]);
         let (mut bits, mut from) = (0.0, 0);
         for end in ends {
-            // A segment's lines are straight, but for a step of none at its ends.
+            // Within a segment the rate is linear.
             bits += (end - from) as f64 * 1e-9 * (self.at(from) + self.at(end)) / 2.0;
             from = end;
         }
@@ -105,7 +103,7 @@ impl<'de> Deserialize<'de> for RateCurve {
     }
 }
 
-/// Reads points, or a rate that stays.
+/// Reads points, or a constant rate.
 struct Points;
 
 impl<'de> Visitor<'de> for Points {
@@ -125,22 +123,22 @@ impl<'de> Visitor<'de> for Points {
     }
 }
 
-/// The times at which given numbers of bits have arrived; the numbers only grow.
+/// The arrival times of given numbers of bits; the numbers never decrease.
 #[derive(Clone, Debug)]
 pub struct Warp {
     curve: RateCurve,
-    /// The segment of the curve that the last answer lay in.
+    /// The curve's segment of the last answer.
     segment: Segment,
 }
 
 /// A part of a curve with a straight line.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
-    /// The first of the curve's points behind it.
+    /// The curve's first point after it.
     next: usize,
     from_ns: f64,
     bits_before: f64,
-    /// None: for ever.
+    /// Bits of the segment; `None` if it never ends.
     bits: Option<f64>,
     rate: f64,
     /// Slope of the rate, in bits per second per second.
@@ -148,13 +146,14 @@ struct Segment {
 }
 
 impl Warp {
-    /// Along this curve, from time 0.
+    /// Follows this curve, from time 0.
     pub fn new(curve: RateCurve) -> Warp {
         let segment = segment(&curve, 0, 0.0, 0.0);
         Warp { curve, segment }
     }
 
-    /// When this many bits will have come, in ns. It must not be less than in the call before.
+    /// Returns the time in ns when this many bits have arrived. They must not be fewer than in the
+    /// call before.
     #[inline]
     pub fn time_ns(&mut self, bits: f64) -> u64 {
         while let Some(in_segment) = self.segment.bits
@@ -171,7 +170,7 @@ impl Warp {
     }
 }
 
-/// The segment before point `next`.
+/// Returns the segment before point `next`.
 fn segment(curve: &RateCurve, next: usize, from_ns: f64, bits_before: f64) -> Segment {
     let rate = curve.at(from_ns as u64);
     let end = curve.points.get(next).map(|&(at, to)| (at.0 as f64, to.0 as f64));

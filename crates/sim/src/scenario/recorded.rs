@@ -6,24 +6,24 @@ use packet::FlowKey;
 
 use crate::arriving::Arriving;
 
-/// The most packets of a recording.
+/// Limit on the packets of a recording.
 pub const RECORDED_MAX: usize = 1 << 26;
 
-/// The packets of a capture, as far as a simulation needs them.
+/// The packets of a capture, reduced to what a simulation needs.
 #[derive(Debug)]
 pub struct RecordedPackets {
-    /// In order of time, since the first one; flows are numbered as they come.
+    /// In order of time, relative to the first one; flows are numbered in order of arrival.
     packets: Vec<Arriving>,
     flows: u32,
 }
 
-/// Packets cannot be a workload.
+/// The reason why packets are no workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordingError {
-    /// There are none.
+    /// There are no packets.
     #[error("no packet of it has an IP header")]
     Empty,
-    /// There are too many.
+    /// There are more than [`RECORDED_MAX`].
     #[error("it has more than {RECORDED_MAX} packets")]
     TooMany,
 }
@@ -52,7 +52,7 @@ impl RecordedPackets {
         Ok(RecordedPackets { packets, flows: numbers.len() as u32 })
     }
 
-    /// The packets, in order of time since the first one.
+    /// Returns the packets, in order of time, relative to the first one.
     pub fn packets(&self) -> &[Arriving] {
         &self.packets
     }
@@ -62,13 +62,13 @@ impl RecordedPackets {
         self.flows
     }
 
-    /// From the first packet to the last one, in ns.
+    /// Returns the time from the first packet to the last one, in ns.
     pub fn length_ns(&self) -> u64 {
         self.packets.last().map_or(0, |last| last.time_ns)
     }
 
-    /// From the first packet to the first one of the next round, in ns: one mean gap is between
-    /// them. At least 1 ns for each packet.
+    /// Returns the time from the first packet to the first one of the next round, in ns: the
+    /// recording, and one mean gap. At least 1 ns for each packet.
     pub(crate) fn round_ns(&self) -> f64 {
         let packets = self.packets.len() as f64;
         let length_ns = self.length_ns() as f64;

@@ -1,4 +1,4 @@
-//! `[state]`: where the states of flows are.
+//! `[state]`: the place of flows' states.
 
 use serde::Deserialize;
 
@@ -13,8 +13,8 @@ pub struct State {
     pub place: StatePlace,
     /// Service time of the store per request, one at a time.
     pub store_time: Nanos,
-    /// With `store`: a flowlet's first packet waits for the state even if the unit has had the flow
-    /// all the time (S94).
+    /// With `store`: a flowlet's first packet waits for the state even if the unit has owned the
+    /// flow all the time (S94).
     pub reread: bool,
 }
 
@@ -22,9 +22,9 @@ pub struct State {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StatePlace {
-    /// At the units, and copied ahead to where the dispatcher says.
+    /// At the units, with replicas at the targets that the dispatcher chooses.
     Unit,
-    /// At the units; the next one asks for them.
+    /// At the units; the next owner pulls them.
     Reactive,
     /// In a store: read when a flowlet begins, written when the flow falls silent, or leaves (S94).
     Store,

@@ -1,4 +1,4 @@
-//! `[units]`: what processes packets.
+//! `[units]`: the units that process packets.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -17,7 +17,7 @@ pub struct UnitsSettings {
     pub capacity: PositiveBitRate,
     /// Effect of `capacity` on a unit.
     pub service: ServiceKind,
-    /// Over which periods a quota counts: 100 ms, as those of containers on Linux.
+    /// Period of a quota: 100 ms, as for containers on Linux.
     pub quota_period: Nanos,
     /// Time per packet; it or `byte_cost` replaces `capacity`.
     pub packet_cost: Option<Picos>,
@@ -25,15 +25,15 @@ pub struct UnitsSettings {
     pub byte_cost: Option<Picos>,
     /// Time per message, at its receiver and at a unit that sends it to another unit: 0 by default.
     pub message_cost: Picos,
-    /// Packets that wait at a unit; more are dropped.
+    /// Limit on a unit's queue, in packets; more are dropped.
     pub queue: usize,
     /// The place where they are dropped: the unit, by default.
     pub drops_at: DropPlace,
-    /// From the order to start one until it is ready (S106).
+    /// Time from the order of a unit until it is ready (S106).
     pub start: Nanos,
     /// Warm units in addition to the active ones: none (S106).
     pub warm: u16,
-    /// From the order of one that waits until it is ready.
+    /// Time from the order of a warm unit until it is ready.
     pub warm_start: Nanos,
     /// Bytes of a flow's state.
     pub state: ByteCount,
@@ -41,21 +41,20 @@ pub struct UnitsSettings {
     pub changes: Option<ByteCount>,
     /// Send deltas against the version that the target is known to have.
     pub deltas: bool,
-    /// A flow's state is copied ahead when the flow has been silent for this long; unless said, T/2
-    /// (S51).
+    /// Silence of a flow after which its state is replicated; by default T/2 (S51).
     pub replicate_after: Option<Nanos>,
     /// Time that a packet waits for earlier ones.
     pub reorder_timeout: Nanos,
-    /// After how long a state that did not come is asked for once more, and one that was not
-    /// acknowledged is sent once more.
+    /// Time after which a pull without answer, or a state without acknowledgement, is
+    /// retransmitted.
     pub retransmit: Nanos,
-    /// Packets that wait for state or for those before them, all flows of a unit.
+    /// Limit on packets that wait for a state or for earlier packets, all flows of a unit.
     pub pending_max: usize,
     /// The same, of one flow.
     pub pending_per_flow_max: usize,
-    /// Bytes of states that were copied to a unit ahead.
+    /// Limit on the bytes of replicas at a unit.
     pub replicas_max: ByteCount,
-    /// A flow that is silent for this long ends; none: never.
+    /// Silence after which a flow ends; `None`: never.
     pub expire_after: Option<Nanos>,
 }
 
@@ -88,13 +87,13 @@ impl Default for UnitsSettings {
     }
 }
 
-/// The place where packets are dropped that a unit cannot take.
+/// The place where packets above a unit's capacity are dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DropPlace {
     /// At the unit: they are lost on the way, and later packets of their flows wait for them.
     Unit,
-    /// At the dispatcher, before they are numbered; those that begin flows, at the unit.
+    /// At the dispatcher, before they are numbered; packets that begin flows, at the unit.
     Dispatcher,
 }
 
@@ -102,10 +101,10 @@ pub enum DropPlace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ServiceKind {
-    /// Each packet takes its bits at the capacity, or its costs if they are given.
+    /// Each packet takes its bits at the capacity, or its costs if there are any.
     Rate,
-    /// Each packet takes its costs, until a period has processed what the capacity makes of it;
-    /// then all wait for the next.
+    /// Each packet takes its costs, until the capacity of the period is used up; then all wait for
+    /// the next.
     Quota,
 }
 
@@ -114,14 +113,14 @@ pub enum ServiceKind {
 pub struct UnitCount {
     /// Units from the beginning, and at least; 1 or more.
     pub min: u16,
-    /// UnitsSettings at once, at most; up to [`UNITS_MAX`].
+    /// Limit on units at once; up to [`UNITS_MAX`].
     pub max: u16,
 }
 
-/// The most units of a simulation.
+/// Limit on the units of a simulation.
 pub const UNITS_MAX: u16 = 1_024;
 
-/// A text is not a number of units.
+/// A text that is no number of units.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not a number of units, such as 4 or 1..10; there are at least 1 and at most {UNITS_MAX}")]
 pub struct UnitCountError(String);

@@ -1,4 +1,4 @@
-//! `[workload.trace]`, `[workload.steady]` or `[workload.capture]`: which packets come.
+//! `[workload.trace]`, `[workload.steady]` or `[workload.capture]`: the packets.
 
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ pub enum Workload {
     Trace(SyntheticTrace),
     /// Packets of one size at one rate.
     Steady(SteadyTraffic),
-    /// Those of a capture (S86).
+    /// Packets of a capture (S86).
     Capture(CapturedTraffic),
 }
 
@@ -28,10 +28,10 @@ impl Default for Workload {
 }
 
 impl Workload {
-    /// Has the capture read that the scenario names, if it names one: this crate reads no files.
+    /// Reads the capture that the scenario names, if any: this crate reads no files.
     ///
     /// # Errors
-    /// What `read` says.
+    /// The error of `read`.
     pub fn supply<E>(
         &mut self,
         read: impl FnOnce(&Path) -> Result<Arc<RecordedPackets>, E>,
@@ -54,10 +54,10 @@ pub struct SyntheticTrace {
     pub profile: TraceProfile,
     /// Sizes of bursts.
     pub bursts: BurstSizes,
-    /// The total rate over time: points of time and rate, with straight lines between them. The
-    /// last one stays.
+    /// The total rate over time: points of time and rate, with straight lines between them,
+    /// constant after the last one.
     pub curve: RateCurve,
-    /// Flows that send bursts on top.
+    /// Flows that send additional bursts.
     pub adversary: Option<Adversary>,
 }
 
@@ -87,19 +87,19 @@ pub enum TraceProfile {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum BurstSizes {
-    /// The more the larger they are, without a limit.
+    /// Growing with the flow's size, without a limit.
     Growing,
     /// 6 to 10 packets, as TCP sends windows: 10 segments at first (RFC 6928).
     Windows,
 }
 
-/// Flows that send bursts on top of what they send anyway (S96).
+/// Flows that send additional bursts (S96).
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Adversary {
     /// Every n-th flow sends bursts.
     pub every: NonZeroU32,
-    /// Packets of such a burst.
+    /// Packets of an additional burst.
     #[serde(default = "burst_packets")]
     pub packets: NonZeroU32,
     /// Size of its packets.
@@ -125,11 +125,11 @@ pub struct SteadyTraffic {
     pub packet_size: ByteCount,
     /// Flows that send them.
     pub flows: NonZeroU32,
-    /// One flow more sends at this rate, evenly, or at one that changes.
+    /// Rate of one more flow with even gaps; may change over time.
     pub elephant: Option<RateCurve>,
     /// Gaps between packets.
     pub spacing: PacketSpacing,
-    /// No packet comes after this time; unless said, as long as the run takes.
+    /// Time of the last packet; by default, the whole run.
     pub until: Option<Nanos>,
 }
 
@@ -156,8 +156,8 @@ pub enum PacketSpacing {
     Poisson,
 }
 
-/// Packets of a capture: when they came, whose they were, and how long; both directions of a
-/// connection are one flow.
+/// Packets of a capture, with their times, flows and lengths; both directions of a connection are
+/// one flow.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapturedTraffic {
@@ -173,7 +173,7 @@ pub struct CapturedTraffic {
     pub copies: NonZeroU32,
 }
 
-/// A capture's file, and what is in it, once somebody has read it.
+/// A capture's file, and its packets after it was read.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(from = "PathBuf")]
 pub enum CaptureSource {
@@ -194,7 +194,7 @@ impl From<PathBuf> for CaptureSource {
     }
 }
 
-/// The most copies of a capture that are played at the same time.
+/// Limit on the copies of a capture that are played at the same time.
 pub const COPIES_MAX: u32 = 65_536;
 
 fn one() -> NonZeroU32 {

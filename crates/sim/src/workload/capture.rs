@@ -1,5 +1,5 @@
-//! Packets of a capture: when they came, whose they are, how long they are; faster or slower,
-//! several times at once, again and again.
+//! Packets of a capture, with their times, flows and lengths: faster or slower, several copies at
+//! once, repeatedly.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,19 +14,19 @@ use crate::scenario::RecordedPackets;
 #[derive(Clone, Debug)]
 pub struct CapturePackets {
     recording: Arc<RecordedPackets>,
-    /// By how much gaps are shorter.
+    /// Factor by which gaps are shorter.
     speedup: f64,
     copies: Vec<Round>,
-    /// The next packet of each copy; of those at the same time the first copy's first.
+    /// The next packet of each copy; at the same time, that of the first copy is first.
     next: BinaryHeap<Reverse<(u64, usize)>>,
-    /// Flows that were numbered.
+    /// Flows numbered so far.
     flows: u32,
 }
 
-/// One of those that play the recording at the same time.
+/// A copy that plays the recording.
 #[derive(Clone, Debug)]
 struct Round {
-    /// When this round's first packet comes, in ns; it may have been before the run.
+    /// Time of this round's first packet, in ns; it may be before the run.
     starts_ns: f64,
     /// The next packet of the round.
     at: usize,
@@ -35,9 +35,8 @@ struct Round {
 }
 
 impl CapturePackets {
-    /// The packets of this recording and seed, as the scenario wants them: the first copy plays
-    /// from the beginning, others from a packet that is drawn; each goes on with another round, of
-    /// other flows.
+    /// Creates the packets of this recording and seed. The first copy plays from the beginning,
+    /// others from a random packet; at the end, each plays another round with other flows.
     pub fn new(capture: &CapturedTraffic, recording: &Arc<RecordedPackets>, seed: u64) -> CapturePackets {
         let mut random = Random::new(seed, "capture");
         let mut packets = CapturePackets {
@@ -67,7 +66,7 @@ impl CapturePackets {
         first
     }
 
-    /// This copy's next packet is one of those that come next.
+    /// Queues this copy's next packet.
     fn push(&mut self, number: usize) {
         let copy = &self.copies[number];
         let since_ns = self.recording.packets()[copy.at].time_ns as f64 / self.speedup;
@@ -86,7 +85,7 @@ impl Iterator for CapturePackets {
         copy.at += 1;
         if copy.at == self.recording.packets().len() {
             copy.at = 0;
-            // A nanosecond for each packet at least: else time would stand still.
+            // At least a nanosecond for each packet: else time would stand still.
             copy.starts_ns +=
                 (self.recording.round_ns() / self.speedup).max(self.recording.packets().len() as f64);
             let first_flow = self.number();
@@ -144,8 +143,8 @@ mod tests {
     }
 
     proptest! {
-        /// In order of time; each copy's flows send what they sent, one after the other, and nobody
-        /// else is mixed in.
+        /// Packets are in order of time; each copy's flows send their recorded packets in order,
+        /// without others in between.
         #[test]
         fn copies_are_the_recording(
             recorded in prop::collection::vec((0u64..1_000_000, 0u8..5, 40u32..1500), 1..40),
@@ -161,8 +160,8 @@ mod tests {
             for packet in &came {
                 let sent = of(&came, packet.flow);
                 let whole = of(recording.packets(), packet.flow % recording.flows());
-                // The first round of a copy may have begun before the run, the last one goes on
-                // behind what was taken.
+                // A copy's first round may have begun before the run, and its last one may be cut
+                // off.
                 prop_assert!(whole.windows(sent.len()).any(|part| part == sent));
             }
         }

@@ -7,8 +7,8 @@ use crate::scenario::{BurstSizes, TraceProfile};
 /// Flows with more bytes than this are large (S86).
 pub const LARGE_BYTES: f64 = 10_000.0;
 
-/// The shape of a trace at its natural speed, which is 1 Gbps. Published are packets, flows, the
-/// median packet and the share of large flows (S86); the rest is ours.
+/// The shape of a trace at its natural speed of 1 Gbps. Packets, flows, the median packet and the
+/// share of large flows are published (S86); the other figures are ours.
 #[derive(Clone, Debug)]
 pub struct Shape {
     /// Packets of the whole trace.
@@ -23,25 +23,24 @@ pub struct Shape {
     largest: f64,
 }
 
-/// The least bytes of a flow: a packet.
+/// Least bytes of a flow: a packet.
 const SMALLEST: f64 = 60.0;
 
 /// Exponent of the sizes of small flows.
 const SMALL_ALPHA: f64 = 0.5;
 
-/// Packets of the bursts of flows that send windows, at the least and at the most: the initial
-/// window of TCP is 10 segments (RFC 6928), and so W-B has as many bursts per flow as is published
-/// (S99).
+/// Limits on the packets of a window burst. The initial window of TCP is 10 segments (RFC 6928);
+/// with these, W-B has the published bursts per flow (S99).
 pub const WINDOW: (u32, u32) = (6, 10);
 
-/// Packets per burst, as a multiple of the root of the flow's packets, at least one: chosen so that
-/// W-B has the published bursts per flow (S99).
+/// Packets per burst, as a multiple of the root of the flow's packets, at least one. With this, W-B
+/// has the published bursts per flow (S99).
 const BURST: f64 = 0.22;
 
 /// Rate of a burst, in bits per nanosecond: 100 Mbit/s, as over an access link.
 const BURST_RATE: f64 = 0.1;
 
-/// Median time between two bursts of a flow, in ns: as round trips take.
+/// Median time between two bursts of a flow, in ns: a round trip.
 const PAUSE_NS: f64 = 10e6;
 
 /// Standard deviations of the logarithms of gaps and pauses.
@@ -49,7 +48,7 @@ const GAP_SIGMA: f64 = 0.5;
 const PAUSE_SIGMA: f64 = 1.0;
 
 impl Shape {
-    /// The shape of this profile.
+    /// Returns the shape of this profile.
     pub fn of(profile: TraceProfile) -> Shape {
         match profile {
             TraceProfile::WA => Shape {
@@ -69,7 +68,7 @@ impl Shape {
         }
     }
 
-    /// The distributions that this shape's packets and flows are drawn from.
+    /// Returns the distributions of this shape's packets and flows.
     pub fn fitted(&self, bursts: BurstSizes) -> Fitted {
         let sizes = packet_sizes(self.quantiles);
         let gaps = Table::log_normal(sizes.mean() * 8.0 / BURST_RATE, GAP_SIGMA);
@@ -79,7 +78,7 @@ impl Shape {
         let bytes = self.packets * sizes.mean();
         // At 1 Gbps, a bit takes a nanosecond.
         let trace_ns = bytes * 8.0;
-        // A flow is seen in a window if it begins there, or before and goes on until then.
+        // A flow is seen in a window if it begins there, or begins before and lasts until then.
         let begin = |share: f64, life_ns: f64| share * self.flows / (trace_ns + life_ns);
         let smalls_per_ns = begin(1.0 - self.large_share, life.mean_ns(&small));
         let larges_per_ns = |large: &BoundedPareto| begin(self.large_share, life.mean_ns(large));
@@ -105,7 +104,7 @@ impl Shape {
     }
 }
 
-/// Distributions of a made-up trace; times are natural ones, at 1 Gbps.
+/// Distributions of a made-up trace; times are at its natural speed, 1 Gbps.
 #[derive(Clone, Debug)]
 pub struct Fitted {
     /// Bytes of packets.
@@ -118,9 +117,9 @@ pub struct Fitted {
     pub small: BoundedPareto,
     /// Bytes of large flows.
     pub large: BoundedPareto,
-    /// Share of those that begin that are large.
+    /// Share of large flows among new ones.
     pub large_share: f64,
-    /// Flows that begin.
+    /// New flows per ns.
     pub flows_per_ns: f64,
     /// Lifetimes of flows.
     pub life: Life,

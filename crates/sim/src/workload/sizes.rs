@@ -2,8 +2,8 @@
 
 use crate::random::{Random, Table};
 
-/// A Pareto distribution between two bounds: many small values, and few that have most of the
-/// total.
+/// A Pareto distribution between two bounds: many small values, and a few large ones with most of
+/// the total.
 #[derive(Clone, Copy, Debug)]
 pub struct BoundedPareto {
     alpha: f64,
@@ -14,14 +14,15 @@ pub struct BoundedPareto {
 }
 
 impl BoundedPareto {
-    /// Values of `low` to `high`, the more of them small the greater `alpha` is. `alpha` may be
-    /// negative, but not 0.
+    /// Creates a distribution of values from `low` to `high`; a greater `alpha` gives more small
+    /// ones. `alpha` may be negative, but not 0.
     pub fn new(alpha: f64, low: f64, high: f64) -> BoundedPareto {
         let powers = [low, high].map(|bound| libm::pow(bound, -alpha));
         BoundedPareto { alpha, low, high, powers }
     }
 
-    /// The one of these bounds for which `measure`, which must fall as `alpha` grows, is `wanted`.
+    /// Fits `alpha` between these bounds so that `measure`, which must fall as `alpha` grows, is
+    /// `wanted`.
     pub fn fitted(
         low: f64,
         high: f64,
@@ -39,13 +40,13 @@ impl BoundedPareto {
         BoundedPareto::new((least + most) / 2.0, low, high)
     }
 
-    /// A value.
+    /// Draws a value.
     pub fn draw(&self, random: &mut Random) -> f64 {
         let [low, high] = self.powers;
         libm::pow(low - random.share() * (low - high), -1.0 / self.alpha)
     }
 
-    /// The mean of the values' `k`-th powers.
+    /// Returns the mean of the values' `k`-th powers.
     pub fn moment(&self, k: f64) -> f64 {
         // The integral of x^(e-1) between the bounds, which is a logarithm where e is 0.
         let integral = |e: f64| match e.abs() < 1e-9 {
@@ -56,8 +57,8 @@ impl BoundedPareto {
     }
 }
 
-/// Packet sizes between quantiles that are given: each the share of packets up to a size, and the
-/// size in bytes. In between they grow exponentially.
+/// Returns packet sizes between quantiles: each is the share of packets up to a size, and the size
+/// in bytes. Sizes grow exponentially in between.
 pub fn packet_sizes(quantiles: &[(f64, f64)]) -> Table {
     Table::new(|share| {
         let next = quantiles.partition_point(|&(at, _)| at < share).clamp(1, quantiles.len() - 1);

@@ -5,10 +5,10 @@ use serde::Serialize;
 use super::LARGE_BYTES;
 use crate::arriving::Arriving;
 
-/// Sizes from this one on count as this one.
+/// Limit on counted sizes; larger ones count as this.
 const SIZES: usize = 16_384;
 
-/// Counts the packets that came.
+/// Counts the packets of a workload.
 #[derive(Clone, Debug)]
 pub struct WorkloadStatistics {
     packets: u64,
@@ -24,20 +24,20 @@ pub struct WorkloadStatistics {
 pub struct Statistics {
     /// Packets.
     pub packets: u64,
-    /// Their bytes on the wire.
+    /// Bytes on the wire.
     pub bytes: u64,
-    /// Flows that sent some.
+    /// Flows with packets.
     pub flows: u64,
-    /// Median of their sizes.
+    /// Median packet size.
     pub packet_median_bytes: u64,
     /// Share of flows with more than 10 KB.
     pub flows_above_10kb: f64,
-    /// Bits per second, in the mean.
+    /// Mean rate, in bits per second.
     pub rate_mean_bps: f64,
 }
 
 impl WorkloadStatistics {
-    /// Of no packets.
+    /// Creates statistics of no packets.
     pub fn new() -> WorkloadStatistics {
         WorkloadStatistics { packets: 0, bytes: 0, sizes: vec![0; SIZES], flows: Vec::new() }
     }

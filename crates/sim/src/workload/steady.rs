@@ -15,22 +15,22 @@ pub struct SteadyPackets {
     gap_ns: f64,
     random: Random,
     sent: u64,
-    /// When the next one comes.
+    /// Time of the next packet.
     next_ns: f64,
     elephant: Option<Elephant>,
 }
 
-/// One flow more, of packets at distances that follow a rate.
+/// An additional flow with gaps that follow a rate.
 #[derive(Clone, Debug)]
 struct Elephant {
     warp: Warp,
     sent: u64,
-    /// When the next one comes.
+    /// Time of its next packet.
     next_ns: u64,
 }
 
 impl Elephant {
-    /// The next one is sent: when that is.
+    /// Sends its next packet. Returns the packet's time.
     fn send(&mut self, len: u32) -> u64 {
         self.sent += 1;
         let bits = self.sent as f64 * f64::from(len) * 8.0;
@@ -39,7 +39,7 @@ impl Elephant {
 }
 
 impl SteadyPackets {
-    /// The packets of this seed.
+    /// Creates the packets of this seed.
     pub fn new(steady: &SteadyTraffic, seed: u64) -> SteadyPackets {
         let len = steady.packet_size.0.clamp(1, u64::from(u32::MAX));
         let mut packets = SteadyPackets {

@@ -8,7 +8,7 @@ use crate::event::EventQueue;
 use crate::random::Random;
 use crate::scenario::{Adversary, BurstSizes, SyntheticTrace, Warp};
 
-/// The least bytes of a packet.
+/// Least bytes of a packet.
 const PACKET_MIN: f64 = 60.0;
 
 /// ns between the packets of an adversary's burst, at natural speed.
@@ -17,9 +17,9 @@ const ADVERSARY_GAP_NS: f64 = 1_000.0;
 /// Packets of a made-up trace, in order of time.
 ///
 /// Flows begin independently of each other, send bursts with pauses between them, and end when they
-/// have sent their bytes. Those that began before the first moment are in the middle of it then.
-/// All this is at natural speed, 1 Gbps; then the gaps are scaled such that the rate follows the
-/// curve (S86, R5).
+/// have sent their bytes. Flows that began before the first moment are in progress then. All this
+/// is at natural speed, 1 Gbps; then the gaps are scaled such that the rate follows the curve (S86,
+/// R5).
 #[derive(Clone, Debug)]
 pub struct TracePackets {
     fitted: Fitted,
@@ -28,11 +28,11 @@ pub struct TracePackets {
     warp: Warp,
     random: Random,
     flows: Vec<Flow>,
-    /// Places in `flows` of such that have ended.
+    /// Places in `flows` of ended flows.
     free: Vec<u32>,
-    /// When flows send next, in natural time.
+    /// Flows by the natural time of their next packet.
     queue: EventQueue<u32>,
-    /// When the next flow begins, in natural time.
+    /// Natural time of the next flow's beginning.
     next_flow_ns: f64,
     begun: u32,
 }
@@ -41,7 +41,7 @@ pub struct TracePackets {
 #[derive(Clone, Copy, Debug)]
 struct Flow {
     number: u32,
-    /// Bytes that are still to come.
+    /// Bytes left to send.
     bytes: f64,
     /// Probability that a burst ends after a packet, where bursts grow.
     end: f64,
@@ -52,7 +52,7 @@ struct Flow {
 }
 
 impl TracePackets {
-    /// The packets of this seed.
+    /// Creates the packets of this seed.
     pub fn new(trace: &SyntheticTrace, seed: u64) -> TracePackets {
         let fitted = Shape::of(trace.profile).fitted(trace.bursts);
         let mut packets = TracePackets {
@@ -72,7 +72,7 @@ impl TracePackets {
         packets
     }
 
-    /// Flows that began before the first moment, and are not over.
+    /// Begins the flows that are in progress at the first moment.
     fn begin_before(&mut self) {
         let mut ago_ns = self.until_next_flow();
         while ago_ns < self.fitted.longest_ns {
@@ -96,7 +96,7 @@ impl TracePackets {
         sizes.draw(&mut self.random)
     }
 
-    /// Schedules a flow's next packet: a flow of `bytes`, of which `rest` are left.
+    /// Schedules a flow's next packet: a flow of `bytes`, with `rest` left.
     fn begin(&mut self, at_ns: f64, bytes: f64, rest: f64) {
         let number = self.begun;
         self.begun = self.begun.wrapping_add(1);
@@ -133,7 +133,7 @@ impl TracePackets {
         }
     }
 
-    /// The flow sends a packet; when it sends its next, if it has more.
+    /// Sends a packet of a flow. Returns the time of the flow's next packet, if it has more.
     fn send(&mut self, place: u32) -> (u32, f64, Option<f64>) {
         let flow = &mut self.flows[place as usize];
         if let Some(adversary) = self.adversary

@@ -6,18 +6,18 @@ use super::Event;
 use crate::checks::Checks;
 use crate::server::{Parcel, Server, Slab};
 
-/// The subjects of coming events.
+/// The data that coming events need.
 pub(super) struct Ahead<'a> {
     pub parcels: &'a Slab<Parcel>,
     pub servers: &'a [Server],
     pub checks: &'a Checks,
-    /// Units and flow indexes; kept for its memory.
+    /// Units and flow indexes; a field only to reuse its memory.
     pub coming: &'a mut Vec<(UnitId, u32)>,
 }
 
 impl Ahead<'_> {
-    /// These events are going to happen. Where one thing says where the next is, all that are first
-    /// are asked for before those that are next.
+    /// Prefetches for these events. Pointers are followed level by level: all first ones are
+    /// requested before any second one.
     pub fn show(&mut self, events: &[(u64, Event)]) {
         let arrivals = || events.iter().filter_map(|(_, event)| event.arrival());
         arrivals().for_each(|(_, parcel)| self.parcels.prefetch(parcel));

@@ -13,7 +13,7 @@ use crate::server::Parcel;
 use crate::store::Store;
 
 impl World {
-    /// A packet comes to the dispatcher.
+    /// Dispatches the next packet.
     pub(super) fn arrive(&mut self) -> Result<(), Violation> {
         let Some(&Coming { arriving, ref key, hash }) = self.arrivals.next(&self.dispatcher) else {
             return Ok(());
@@ -21,7 +21,7 @@ impl World {
         self.workload.add(&arriving);
         self.intervals.came(1, arriving.len.into());
         if self.drops_at == DropPlace::Dispatcher
-            && let Some(unit) = self.dispatcher.owner(hash, key)
+            && let Some(unit) = self.dispatcher.flows().owner(hash, key)
             && self.servers[unit.index()].queued() >= self.queue_max
         {
             self.tally.queue_full += 1;
@@ -43,7 +43,7 @@ impl World {
             }
         };
         if self.store.as_ref().is_some_and(Store::is_told_early) {
-            // What would go to all goes to the store.
+            // The store replaces all replicas.
             stamp.targets = stamp.targets.map(|_| ReplicaTargets::ALL);
         }
         self.checks.stamped(stamp.flow, stamp.seq);
@@ -91,7 +91,7 @@ impl World {
         self.orders = orders;
     }
 
-    /// Sends a message to a unit: into the queue with packets, or past it (S18).
+    /// Sends a message to a unit: in order with packets, or past them (S18).
     fn send_to_unit(&mut self, now_ns: u64, unit: UnitId, message: FromDispatcher) {
         let arrives_ns = self.links.message(now_ns, unit);
         let lane = message.lane();
@@ -100,7 +100,7 @@ impl World {
         self.events.push(arrives_ns, Event::to_unit(unit, parcel, lane));
     }
 
-    /// A message arrives at the dispatcher.
+    /// Handles a message at the dispatcher.
     pub(super) fn come_back(&mut self, parcel: u32) {
         if let Some(Parcel::ToDispatcher(from, message)) = self.parcels.take(parcel) {
             self.messages -= 1;
@@ -120,7 +120,7 @@ impl World {
         self.intervals.set_ready(self.now_ns, unit, true);
     }
 
-    /// The unit costs no more. What is still on its way to it finds it, and is sent on.
+    /// Stops to charge for a unit. It forwards what is still on its way to it.
     fn switch_off(&mut self, unit: UnitId) {
         self.pool.give_back(self.now_ns);
         self.servers[unit.index()].is_ready = false;

@@ -8,7 +8,7 @@ use crate::engine::Processed;
 use crate::server::Parcel;
 
 impl World {
-    /// A packet arrives at a unit.
+    /// Handles the arrival of a packet at a unit.
     pub(super) fn arrive_at_unit(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
         if self.servers[unit.index()].queued() < self.queue_max {
             return self.queue(unit, parcel);
@@ -19,7 +19,7 @@ impl World {
         self.checks.dropped(stamp.flow, stamp.seq)
     }
 
-    /// A parcel goes into a unit's queue.
+    /// Adds a parcel to a unit's queue.
     #[inline]
     pub(super) fn queue(&mut self, unit: UnitId, parcel: u32) -> Result<(), Violation> {
         let index = self.flow_index_of(parcel);
@@ -29,20 +29,20 @@ impl World {
         self.serve(unit)
     }
 
-    /// A parcel goes before a unit's queue.
+    /// Adds a parcel before a unit's queue.
     #[inline]
     pub(super) fn deliver(&mut self, unit: UnitId, parcel: u32) {
         let index = self.flow_index_of(parcel);
         self.servers[unit.index()].deliver(parcel, index);
     }
 
-    /// The index of a parcel's flow; any if it is of none.
+    /// Returns the index of a parcel's flow; any if it has none.
     #[inline]
     fn flow_index_of(&self, parcel: u32) -> u32 {
         self.parcels.get(parcel).and_then(Parcel::flow_index).unwrap_or_default()
     }
 
-    /// The unit does what it has to, one thing after the other, until one takes time.
+    /// Serves a unit's parcels and timers, one after the other, until one takes time.
     pub(super) fn serve(&mut self, unit: UnitId) -> Result<(), Violation> {
         let now_ns = self.now_ns;
         loop {
@@ -50,7 +50,7 @@ impl World {
             if server.free_ns() > now_ns {
                 break;
             }
-            // Messages first: what they say may be what a timer is for.
+            // Messages first: one may make a timer unnecessary.
             let has_message = server.has_message();
             if !has_message && server.unit.next_timeout_ns() <= now_ns {
                 server.unit.handle_timeout(now_ns, &mut self.outbox);
@@ -68,7 +68,7 @@ impl World {
         Ok(())
     }
 
-    /// The unit gets what was sent to it, and was in its queue since then.
+    /// Handles a parcel that was in the unit's queue since then.
     #[inline]
     fn handle(&mut self, unit: UnitId, parcel: u32, since_ns: u64) -> Result<(), Violation> {
         let (now_ns, server) = (self.now_ns, &mut self.servers[unit.index()]);
@@ -134,7 +134,7 @@ impl World {
         self.send_outbox(done_ns, unit)
     }
 
-    /// A unit has processed packets, or ended flows.
+    /// Records the packets that a unit has processed, and the flows that it has ended.
     #[inline]
     fn note_news(&mut self, unit: UnitId) -> Result<(), Violation> {
         let unit_of = &mut self.servers[unit.index()].unit;
@@ -159,7 +159,7 @@ impl World {
         Ok(())
     }
 
-    /// A packet is done with, and leaves its unit.
+    /// Records a packet that leaves its unit.
     #[inline]
     pub(super) fn released(&mut self, done: &Processed, at_ns: u64) {
         if done.packet.came_ns >= self.run.warm_up.0 {

@@ -1,6 +1,6 @@
 //! Units and a store of states (S93, S94).
 //!
-//! The ownership protocol stays as it is. But states travel through the store: an owner writes the
+//! The ownership protocol is unchanged, but states travel through the store: an owner writes the
 //! state when it is released and done, instead of sending it; a new owner reads it, instead of
 //! pulling it, and waits for it. A packet that waits for the store blocks only packets of its flow,
 //! not its unit.
@@ -54,7 +54,7 @@ impl World {
         true
     }
 
-    /// Returns true if a packet waits for a state that its unit already had. Otherwise the unit
+    /// Returns true if a packet must read a state that its unit already had. Otherwise the unit
     /// fetches the state anyway.
     fn is_to_read(&self, unit: UnitId, stamp: &Stamp) -> bool {
         let is_used = self.store.as_ref().is_some_and(|store| match store.use_.place {
@@ -75,8 +75,7 @@ impl World {
         self.events.push(arrives_ns, Event::AtStore { request });
     }
 
-    /// A message from a unit to another goes by way of the store, if it is about a state; else it
-    /// comes back.
+    /// Sends a message between units by way of the store, if it is about a state; else returns it.
     pub(super) fn send_by_store(
         &mut self,
         now_ns: u64,
@@ -95,12 +94,12 @@ impl World {
                 self.push(now_ns, from, flow, record);
                 None
             }
-            // Also a state that nobody has taken: its owner may not know that it is one.
+            // Also a state that no unit has taken: its owner may not know that it owns the flow.
             other => Some(other),
         }
     }
 
-    /// A unit writes a state, unless it is there already.
+    /// Writes a unit's state, unless it is there already.
     pub(super) fn push(&mut self, now_ns: u64, unit: UnitId, flow: FlowId, record: FlowRecord) {
         let seq = record.watermark.contiguous;
         if self.store.as_mut().is_some_and(|store| store.is_news(flow, seq)) {
@@ -108,7 +107,7 @@ impl World {
         }
     }
 
-    /// A packet was processed: whether it stays until its state is written.
+    /// Begins to write the state after a packet. Returns true if the packet waits for that.
     #[inline]
     pub(super) fn writes(&mut self, unit: UnitId, done: &Processed) -> bool {
         let Some(store) = self.store.as_mut().filter(|store| store.is_naive()) else { return false };
@@ -129,7 +128,7 @@ impl World {
         }
     }
 
-    /// A request comes to the store.
+    /// Serves a request at the store.
     pub(super) fn at_store(&mut self, request: u32) {
         let (Some(store), Some(asked)) = (&mut self.store, self.requests.take(request)) else { return };
         let done_ns = store.serve(self.now_ns);
@@ -161,7 +160,7 @@ impl World {
         }
     }
 
-    /// An answer comes from the store.
+    /// Handles the store's answer at a unit.
     pub(super) fn store_answers(&mut self, request: u32) -> Result<(), Violation> {
         let Some(answered) = self.requests.take(request) else { return Ok(()) };
         self.messages -= 1;

@@ -1,4 +1,4 @@
-//! The copy of the workspace in which bugs are planted: `target/planted`.
+//! The copy of the workspace for planted bugs: `target/planted`.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -6,15 +6,15 @@
 
 use std::collections::BTreeSet;
 
-/// RFCs whose parts are cited by section, not by requirement.
+/// RFCs that are cited by section, not by requirement.
 const BY_SECTION: [&str; 1] = ["RFC 7857"];
 
-/// The identifiers that the comment of this source line cites.
+/// Returns the identifiers that the comment of this source line cites.
 pub fn of_line(line: &str) -> BTreeSet<String> {
     comment(line).map(of_text).unwrap_or_default()
 }
 
-/// The comment of a line, if it has one.
+/// Returns the comment of a line, if it has one.
 fn comment(line: &str) -> Option<&str> {
     // A `//` within an address such as `https://` begins no comment.
     let at = line.match_indices("//").map(|(at, _)| at).find(|&at| at == 0 || !line[..at].ends_with(':'))?;
@@ -58,7 +58,7 @@ fn of_text(text: &str) -> BTreeSet<String> {
     found
 }
 
-/// One of our own identifiers: a letter and up to three digits.
+/// Returns true for one of our own identifiers: a letter and up to three digits.
 fn is_own(word: &str) -> bool {
     match word.split_at_checked(1) {
         Some(("S" | "B" | "A" | "E", number)) => is_number(number) && number.len() <= 3 && number != "0",

@@ -30,7 +30,7 @@ impl Status {
         }
     }
 
-    /// Something is left to do.
+    /// Returns true if something is left to do.
     pub fn is_missing(self) -> bool {
         matches!(self, Status::Partly | Status::No)
     }
@@ -67,7 +67,7 @@ impl Requirement {
         Ok(Requirement { id: id.to_owned(), title: title.to_owned(), status, tests, note: note.to_owned() })
     }
 
-    /// The letter or the RFC of the identifier: `S`, `RFC 4787`.
+    /// Returns the letter or the RFC of the identifier: `S`, `RFC 4787`.
     pub fn family(&self) -> &str {
         match self.id.strip_prefix("RFC ").and_then(|rest| rest.find(' ')) {
             Some(at) => &self.id[.."RFC ".len() + at],

@@ -61,7 +61,7 @@ impl Sources {
     }
 }
 
-/// Returns the names of functions after `#[test]`, and of those that `by_each_way!` makes tests of.
+/// Returns the names of functions after `#[test]`, and of functions listed in `by_each_way!`.
 fn tests(text: &str) -> impl Iterator<Item = &str> {
     let (mut is_test, mut in_macro) = (false, false);
     text.lines().map(str::trim).filter_map(move |line| {
@@ -74,15 +74,15 @@ fn tests(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns true if an experiment matches the published figure or, without one, passes its checks; `None`
-/// if the page is no experiment's.
+/// Returns true if an experiment matches the published figure or, without one, passes its checks;
+/// `None` if the page is no experiment's.
 fn verdict(page: &str) -> Option<bool> {
     let line = page.lines().find(|line| line.starts_with("**match: "))?;
     let is = |verdict: &str| line.contains(&format!("**{verdict}**"));
     Some(is("match: yes") || is("match: none") && is("check: yes"))
 }
 
-/// All files with an extension under a folder, in order.
+/// Returns all files with an extension under a folder, in order.
 fn files(folder: &Path, extension: &str) -> io::Result<Vec<PathBuf>> {
     let mut entries: Vec<PathBuf> =
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<_>>()?;

@@ -35,7 +35,7 @@ fn line(text: &mut String, head: &str, list: &List, is_counted: impl Fn(&Require
     let _ = writeln!(text, "| {head} | {works} | {partly} | {no} | {out} | {} |", rows.len());
 }
 
-/// Returns the fault of a page whose table is not that of the list.
+/// Returns the page's fault: its table is missing, or differs from the list.
 pub fn fault(page: &str, list: &List) -> Option<String> {
     match update(page, list) {
         Ok(right) if right == page => None,

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folders whose content is not written by hand.
+/// Folders of files that are not written by hand.
 const GENERATED: &[&str] = &[".git", "target", "corpus", "learned", "artifacts", "evaluation"];
 
 /// Returns the workspace's top folder.

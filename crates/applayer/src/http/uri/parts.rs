@@ -72,7 +72,7 @@ pub fn split_authority(authority: &[u8]) -> (Option<&[u8]>, &[u8], Option<&[u8]>
 
 type Start<'a> = (Option<&'a [u8]>, Option<&'a [u8]>, &'a [u8]);
 
-/// Scheme, authority, and the rest.
+/// Splits a target into scheme, authority, and the rest.
 fn split_start(target: &[u8]) -> Start<'_> {
     // Most targets begin with a slash: only others can have a scheme.
     if target.first().is_none_or(|b| !b.is_ascii_alphabetic()) {

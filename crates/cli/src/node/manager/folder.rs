@@ -1,4 +1,4 @@
-//! The folder of a manager's files: those by which its next process finds the units.
+//! The folder of a manager's files, which lead its next process to the units.
 
 use std::fs::{DirBuilder, File, TryLockError};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -17,8 +17,8 @@ pub(super) struct PoolFolder {
 }
 
 impl PoolFolder {
-    /// Opens the folder of a manager: `path`, or by default one of this name where systemd or the
-    /// user has such.
+    /// Opens the folder of a manager: `path`, or by default a folder of this name in the runtime
+    /// folder of systemd or of the user.
     pub fn open(path: Option<&Path>, name: &str) -> anyhow::Result<PoolFolder> {
         let path = path.map_or_else(|| usual(name), Path::to_owned);
         let shown = path.display();
@@ -27,7 +27,7 @@ impl PoolFolder {
             .mode(0o700)
             .create(&path)
             .with_context(|| format!("cannot create {shown}; name another folder"))?;
-        // What others write there would be run or ended as a unit.
+        // Files of other users there would be taken for units.
         let metadata = path.metadata().with_context(|| format!("cannot use {shown}"))?;
         if metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
             bail!("{shown} can be written by other users; expected a folder of this one alone");
@@ -57,7 +57,7 @@ fn usual(name: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+    #![allow(clippy::unwrap_used)] // A test fails by panicking.
 
     use super::*;
 

@@ -1,10 +1,10 @@
-//! A segment, FIN or reset that the host ignores, followed by one that it accepts.
+//! A segment, FIN or reset that the host ignores, followed by an accepted one.
 
 use super::Technique;
 use crate::talk::{DECOY, REAL, Talk};
 use crate::wire::{ACK, Checksum, FIN, Family, PSH, RST, SYN, Segment};
 
-/// Turns a segment into one that the host may ignore.
+/// Changes a segment so that the host may ignore it.
 type Spoil = fn(&Talk<'_>, &mut Segment);
 
 /// Modifications of a segment, with the IP version that they apply to.

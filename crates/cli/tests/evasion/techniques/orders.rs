@@ -7,7 +7,7 @@ use crate::wire::{ACK, FIN, PSH};
 /// A segment of the bytes in a range: real ones or decoys, with or without a FIN.
 type Part = (usize, usize, bool, bool);
 
-/// A real part.
+/// Returns a real part.
 const fn real(from: usize, until: usize) -> Part {
     (from, until, true, false)
 }

@@ -1,4 +1,4 @@
-//! Storage for thousands of rule sets, most of which are small or equal.
+//! Storage for thousands of rule sets; most are small, or equal to another.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -106,7 +106,7 @@ impl SetsBuilder {
         self.current.fill(0);
     }
 
-    /// Returns the number of the set of the rules whose item is true.
+    /// Returns the number of the set of the rules with item `true`.
     pub(super) fn of(&mut self, members: impl Iterator<Item = bool>) -> Result<u32, ClassifierTooLarge> {
         self.clear();
         for (rule, _) in members.enumerate().filter(|&(_, member)| member) {

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::firewall::rule::{ConnectionStates, FlagMatch, RuleAddresses, RuleDirections, has_ports, join};
 
-/// Reference for the classifier: compares one rule after another, field by field.
+/// Compares one rule after another, field by field: the reference for the classifier.
 fn linear(rules: &[RulePattern], headers: &FilterHeaders) -> Option<usize> {
     fn within<T: PartialOrd>(ranges: &[RangeInclusive<T>], value: T) -> bool {
         ranges.iter().any(|range| range.contains(&value))
@@ -328,7 +328,7 @@ fn lookup_cost() {
     }
 }
 
-/// Number of table words that lookups read, on average and at most.
+/// Returns the number of table words that lookups read, on average and at most.
 fn reads(shape: Shape, count: usize) -> (usize, usize) {
     let rules = generate(shape, count, 3);
     let classifier = RuleClassifier::new(&rules).unwrap();

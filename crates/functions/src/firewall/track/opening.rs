@@ -171,8 +171,8 @@ impl TcpTracker {
 }
 
 impl SenderState {
-    /// Updates the end with a retransmitted SYN, whose data, options and window may differ from the
-    /// first.
+    /// Updates the end with a retransmitted SYN; its data, options and window may differ from the
+    /// first SYN's.
     fn repeat(&mut self, segment: &TcpSegment) {
         if is_after(segment.end(), self.end) {
             (self.end, self.limit) = (segment.end(), segment.end());
@@ -184,7 +184,7 @@ impl SenderState {
         self.window = self.window.max(segment.window.into());
     }
 
-    /// Returns the state of an end whose attempt was answered.
+    /// Returns the state of an end after the answer to its attempt.
     fn of(attempt: &ConnectionAttempt) -> SenderState {
         SenderState {
             end: attempt.end,
@@ -210,7 +210,7 @@ impl ConnectionAttempt {
         }
     }
 
-    /// Returns the attempt by which this end opened its connection; none if it was not seen.
+    /// Returns the SYN that opened this end's connection; none if it was not seen.
     fn of(end: &SenderState, direction: Direction) -> ConnectionAttempt {
         if end.flags & OPENED == 0 {
             return ConnectionAttempt::default();

@@ -10,7 +10,7 @@ fn segment(seq: u32, len: u32, ack: Option<u32>, window: u16, flags: u8) -> TcpS
     TcpSegment { seq, len: len + counted, ack, window, flags, scale: None }
 }
 
-/// A connection opened by both ends, with 1,001 and 5,001 next.
+/// Returns a connection opened by both ends, with 1,001 and 5,001 next.
 fn opened() -> TcpTracker {
     let mut ends = TcpTracker::default();
     assert!(ends.follow(&segment(1000, 0, None, 8000, SYN), O));

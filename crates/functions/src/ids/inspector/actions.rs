@@ -1,6 +1,5 @@
 //! Actions of the rules that match a packet, after all its inspection points. By Suricata's order
-//! of actions, a rule that passes the packet wins over those that drop it, at whichever inspection
-//! point each matched.
+//! of actions, `pass` wins over `drop`, whatever the inspection points of the two rules.
 
 use std::ops::Range;
 
@@ -17,7 +16,7 @@ use crate::ids::limit::{ThresholdOutcome, TrackerKey};
 use crate::ids::state::{FlowFlags, State, reported_name};
 use crate::ids::{COUNTERS, EXCERPT_BYTES, attribute};
 
-/// The rules that match a packet or what it brings.
+/// The rules that match a packet, or the data and messages that it completes.
 #[derive(Default)]
 pub(super) struct RuleMatches {
     rules: Vec<RuleMatch>,

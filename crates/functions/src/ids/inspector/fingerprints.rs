@@ -6,7 +6,7 @@ use signatures::Buffer;
 use crate::ids::inspection_buffers::InspectionBuffers;
 use crate::ids::message::BufferMask;
 
-/// Adds those fingerprints of a hello that some rule wants.
+/// Adds the fingerprints of a hello that rules require.
 pub(super) fn fingerprint(reported: &TlsEvent<'_>, buffers: &mut InspectionBuffers, wanted: &BufferMask) {
     let (names, text): (_, &dyn Fn() -> String) = match reported {
         TlsEvent::ClientHello(hello) => ([Buffer::Ja3String, Buffer::Ja3Hash], &|| ja3(hello)),

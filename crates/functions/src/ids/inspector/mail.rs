@@ -61,7 +61,7 @@ impl Inspector<'_, '_> {
         }
     }
 
-    /// Inspects a mail as far as it came, and forgets it.
+    /// Inspects the received part of a mail, and forgets it.
     pub(super) fn mail(&mut self, direction: Direction, facts: InspectionFacts<'_>, state: &mut State) {
         let kept = KeptBuffer::Text.of(direction);
         let was_cut = state.flags.has(FlowFlags::MAIL_CUT);

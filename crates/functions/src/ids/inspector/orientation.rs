@@ -22,8 +22,8 @@ const SYN: u8 = 2;
 const ACK: u8 = 16;
 
 impl Inspector<'_, '_> {
-    /// Determines the server as far as the packet shows it, and whether the packet is the first of
-    /// its direction. `restarts`: a new connection begins with it.
+    /// Determines the server if the packet shows it, and whether the packet is the first of its
+    /// direction. `restarts`: a new connection begins with it.
     pub(super) fn orient(
         &mut self,
         packet: &PacketView<'_>,
@@ -111,7 +111,7 @@ impl Inspector<'_, '_> {
         InspectionFacts { application, to_server: state.is_to_server(direction), ..facts }
     }
 
-    /// The same for a datagram.
+    /// Does the same for a datagram.
     pub(super) fn preview_datagram<'a>(
         &mut self,
         own: &PacketFacts<'_>,
@@ -124,7 +124,7 @@ impl Inspector<'_, '_> {
         let mut facts = InspectionFacts { application, ..facts };
         if was_known == Detection::Unknown && application != Detection::Unknown {
             facts.is_first_known = state.flags.see_known(direction);
-            // A response whose query was not seen.
+            // A response without a query before it.
             let is_answer = || dns::DnsMessage::read(own.payload).is_ok_and(|message| message.is_response);
             let is_dns = application == Detection::Known(AppProtocol::Dns);
             if is_dns && facts.to_server && !state.flags.has_seen(direction.other()) && is_answer() {
@@ -135,7 +135,7 @@ impl Inspector<'_, '_> {
         facts
     }
 
-    /// Counts a connection in which bytes continue in one direction and none come in the other.
+    /// Counts a connection with bytes in one direction only.
     pub(super) fn note_one_sided(&mut self, direction: Direction, offset: u64, state: &mut State) {
         if offset > 0 && !state.flags.has_seen(direction.other()) && !state.flags.has(FlowFlags::ONE_SIDED) {
             state.flags.set(FlowFlags::ONE_SIDED);

@@ -130,7 +130,7 @@ impl Inspector<'_, '_> {
         self.work.messages = messages;
     }
 
-    /// Counts messages of which a part is not inspected.
+    /// Counts messages that are not inspected whole.
     pub(super) fn count_cut(&mut self, counter: nf::Counter, messages: u64) {
         if messages > 0 {
             self.context.count(counter, messages);
@@ -138,8 +138,8 @@ impl Inspector<'_, '_> {
         }
     }
 
-    /// Inspects an HTTP message of which a part is complete. Returns whether the body has more than
-    /// is inspected, apart from what was left out as it came.
+    /// Inspects the complete parts of an HTTP message. Returns whether the body has more bytes than
+    /// are inspected, not counting those left out on arrival.
     fn message(
         &mut self,
         messages: &HttpMessages,
@@ -179,7 +179,7 @@ impl Inspector<'_, '_> {
         filled.is_cut
     }
 
-    /// Inspects rules whose pattern is in one of a message's buffers.
+    /// Inspects the rules that have their pattern in a buffer of the message.
     pub(super) fn search_message(
         &mut self,
         search: &MessagePrefilter,
@@ -349,7 +349,7 @@ impl Inspector<'_, '_> {
         self.work.hellos = hellos;
     }
 
-    /// Handles lines by which client and server negotiate TLS.
+    /// Handles the lines of a STARTTLS negotiation.
     pub(super) fn starttls(&mut self, application: AppProtocol, event: StreamEvent<'_>, state: &mut State) {
         let (kept, is_client) = (KeptBuffer::Line.of(event.direction), state.is_to_server(event.direction));
         let StreamEventKind::Data(mut bytes) = event.kind else {
@@ -428,8 +428,7 @@ impl Inspector<'_, '_> {
         }
     }
 
-    /// Inspects an event of a protocol whose messages have no bytes of their own here: the payload
-    /// is the window.
+    /// Inspects an event of a protocol without message buffers: the payload is the window.
     fn reported(
         &mut self,
         family: MessageKind,

@@ -87,7 +87,7 @@ impl Inspector<'_, '_> {
     }
 
     /// Returns whether the connection continues with another protocol here: TLS after STARTTLS, or,
-    /// after an undetected protocol, whatever the client begins with.
+    /// after an undetected protocol, any protocol that the client begins.
     fn changes_here(
         &self,
         event: StreamEvent<'_>,
@@ -98,7 +98,7 @@ impl Inspector<'_, '_> {
         facts.to_server
             && match state.detector.verdict() {
                 Detection::Failed => may_be_client_hello(piece),
-                // The server may have sent too little to tell.
+                // The server may have sent too few bytes for detection.
                 Detection::Unknown => {
                     event.offset > 0 && piece.len() >= HELLO_BYTES && may_be_client_hello(piece)
                 }
@@ -163,8 +163,8 @@ impl Inspector<'_, '_> {
         }
     }
 
-    /// Parses bytes of a protocol that was recognised after what came before was given up: both
-    /// parsers search for the next beginning.
+    /// Parses bytes of a protocol recognised after earlier bytes were given up: both parsers search
+    /// for the next beginning.
     #[cold]
     fn read_late(&mut self, event: StreamEvent<'_>, facts: InspectionFacts<'_>, state: &mut State) {
         self.count_cut(COUNTERS.beginnings_cut, 1);
@@ -237,7 +237,7 @@ impl Inspector<'_, '_> {
         self.following(event, bytes, facts, state);
     }
 
-    /// Handles bytes of the protocol whose detection was restarted.
+    /// Handles bytes after a restart of protocol detection.
     fn following(
         &mut self,
         event: StreamEvent<'_>,
@@ -286,8 +286,8 @@ impl Inspector<'_, '_> {
         self.work.held = held;
     }
 
-    /// A direction's deferred bytes begin within a message: its parser searches for the next
-    /// beginning.
+    /// Handles deferred bytes of a direction that begin within a message: its parser searches for
+    /// the next beginning.
     fn skip_deferred(&mut self, direction: Direction, facts: InspectionFacts<'_>, state: &mut State) {
         if !self.context.has_buffer(KeptBuffer::Line.of(direction)) {
             return;
@@ -423,8 +423,7 @@ impl Inspector<'_, '_> {
         self.context.count(COUNTERS.bytes_searched, payload.len() as u64);
     }
 
-    /// Keeps the rules whose pattern was found where a message's body may be, until the message
-    /// ends.
+    /// Keeps the rules found in a possible message body until the message ends.
     fn keep_in_body(&mut self, direction: Direction, rules: &[u32]) {
         if rules.is_empty() {
             return;

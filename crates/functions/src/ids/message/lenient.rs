@@ -40,8 +40,8 @@ impl HttpMessage {
         Some(is_cut || files.is_cut)
     }
 
-    /// Returns the head and the body of a response whose end or beginning only lenient clients
-    /// recognise.
+    /// Returns head and body of a response that begins or ends in a way only lenient clients
+    /// accept.
     fn hidden_body(&self) -> Option<(&[u8], &[u8])> {
         if self.is_request() {
             return None;
@@ -55,7 +55,7 @@ impl HttpMessage {
             return None;
         }
         let lines = self.text.get(self.header_lines())?;
-        // The last line is the empty one that ends any head.
+        // The last line is the empty line that ends any head.
         let lines = &lines[..lines.len().saturating_sub(super::LINE_END.len())];
         let end = self.header_lines().start + odd_head::behind_blank_line(lines)?;
         let body = &self.text[end..self.header_lines().start + lines.len()];

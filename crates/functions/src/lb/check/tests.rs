@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::lb::LoadBalancer;
 
-/// A valid configuration, which tests modify.
+/// Returns a valid configuration, which tests modify.
 fn config() -> Value {
     json!({
         "tunnel": { "source4": "192.0.2.0/24" },

@@ -2,8 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// The pseudo-code of the paper (Eisenbud et al., section 3.4, figure "Population of Maglev hashing
-/// lookup table"): all permutations written out, with `next` as each backend's position in its own.
+/// Executes the pseudo-code of the paper (Eisenbud et al., section 3.4, figure "Population of
+/// Maglev hashing lookup table"): all permutations written out, with `next` as each backend's
+/// position in its own.
 fn as_in_the_paper(backends: &[(u16, &str)], m: usize, seed: u64) -> Vec<u16> {
     let n = backends.len();
     let permutation: Vec<Vec<usize>> = backends

@@ -83,7 +83,7 @@ fn colours() -> impl Strategy<Value = PacketColour> {
     prop_oneof![3 => Just(PacketColour::Green), 1 => Just(PacketColour::Yellow), 1 => Just(PacketColour::Red)]
 }
 
-/// Packets: time since the previous one, cost, colour.
+/// Generates packets: time since the previous one, cost, colour.
 fn packets() -> impl Strategy<Value = Vec<(u64, u64, PacketColour)>> {
     prop::collection::vec((prop_oneof![0u64..4, 0u64..120], 1u64..300, colours()), 1..60)
 }

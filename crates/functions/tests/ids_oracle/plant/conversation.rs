@@ -165,7 +165,7 @@ impl Sender<'_> {
         self.segment(Talker::Client, ACK, 0, &[], Fields::default());
     }
 
-    /// Sends a segment whose bytes begin this far before the end of the sent bytes.
+    /// Sends a segment that begins this many bytes before the end of the sent bytes.
     fn segment(&mut self, from: Talker, flags: u8, behind: usize, payload: &[u8], fields: Fields) {
         let (own, its) = (self.sent[from as usize], self.sent[1 - from as usize]);
         let sequence = fields.sequence.unwrap_or(own.wrapping_add(behind as u32));
@@ -281,7 +281,7 @@ fn cut_of(len: usize, size: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len).step_by(size).map(move |from| (from, len.min(from + size)))
 }
 
-/// RFC 1071.
+/// Returns the checksum of RFC 1071.
 fn checksum(bytes: &[u8]) -> u16 {
     let mut sum = 0u32;
     for pair in bytes.chunks(2) {

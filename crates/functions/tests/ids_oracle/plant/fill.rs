@@ -38,7 +38,7 @@ pub fn bytes(asked: &BufferMatches, ground: &Ground, random: &mut Random) -> Opt
     })
 }
 
-/// Bytes, some of which are fixed.
+/// Bytes; some are fixed.
 struct Canvas {
     cells: Vec<Option<u8>>,
     /// The room left between contents.

@@ -1,4 +1,4 @@
-//! Requests and responses whose buffers match a rule.
+//! Requests and responses with buffers that match a rule.
 
 use signatures::{Buffer, FlowDirection, Rule};
 

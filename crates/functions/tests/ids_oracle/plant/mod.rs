@@ -61,7 +61,7 @@ pub fn plant(all: &[LoadedRule], loaded: &LoadedRule, seed: u64) -> Option<Plant
 }
 
 impl Planted {
-    /// Returns the rule and those that it needs.
+    /// Returns the rule and the rules that it needs.
     pub fn rules(&self, loaded: &LoadedRule) -> Vec<LoadedRule> {
         self.others.iter().cloned().chain([loaded.clone()]).collect()
     }
@@ -151,7 +151,7 @@ pub fn near_misses(rule: &Rule, planted: &Planted, seed: u64) -> Vec<NearMiss> {
     misses
 }
 
-/// The distance by which a content is moved: less than a packet's payload.
+/// The shift of a moved content: less than a packet's payload.
 const MOVED_BYTES: usize = 700;
 
 fn moved(one: &mut Conversation) -> bool {

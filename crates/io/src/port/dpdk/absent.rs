@@ -27,7 +27,7 @@ impl Driver for DpdkPort {
         device.name.clone()
     }
 
-    /// Nothing is wrong with the machine.
+    /// Returns ready: nothing is wrong with the machine.
     fn check(_: CapabilitySet) -> Readiness {
         Readiness::ready("not in this build (`cargo build --release --features dpdk`)")
     }

@@ -116,7 +116,7 @@ pub fn on_thread<T: Send + 'static>(call: impl FnOnce() -> T + Send + 'static) -
     }
     let (sender, receiver) = mpsc::sync_channel(1);
     sys::call(Box::new(move || {
-        // Without a receiver, nobody needs the result.
+        // Without a receiver, the result is not needed.
         let _ = sender.send(call());
     }))?;
     let silent = || Error::new(ErrorKind::TimedOut, "DPDK's thread does not answer");

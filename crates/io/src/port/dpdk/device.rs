@@ -34,7 +34,7 @@ pub struct DpdkPort {
     lost: Option<DeviceLosses>,
     /// Room for a frame, after the room for a VLAN tag.
     room: Box<[u8]>,
-    /// A segment that is cut off a frame, of which there are none.
+    /// Scratch space for segmentation; DPDK's frames need none.
     segment: Vec<u8>,
 }
 
@@ -72,9 +72,9 @@ impl Driver for DpdkPort {
         on_thread(task)?
     }
 
-    /// Opens a card, whose driver must give it to programs, or makes a virtual device. Each part
-    /// has a pair of queues, among which the device shares out received frames. Parts beyond the
-    /// number of queues only send, by the queues of others.
+    /// Opens a card with a driver for user space, or creates a virtual device. Each part has a pair
+    /// of queues; the device distributes received frames among them. Parts beyond the number of
+    /// queues only send, by the queues of others.
     ///
     /// # Errors
     /// [`ErrorKind::NotFound`] if there is no such card, or no driver for it; those of DPDK.
@@ -221,7 +221,7 @@ impl DpdkPort {
     }
 }
 
-/// Returns the number of frames of the next burst, up to the first one that is too long.
+/// Returns the number of frames of the next burst, up to the first frame that is too long.
 fn fitting(bytes: &[u8], lens: &[usize], mtu: usize) -> usize {
     let mut rest = bytes;
     let fits = |&&len: &&usize| {

@@ -120,7 +120,7 @@ pub fn call(call: Call) -> Result<()> {
     // SAFETY: `carry_out` is called once, with that argument, which may go to another thread.
     let returned = unsafe { rivulet_dpdk_call(carry_out, argument.cast()) };
     if returned < 0 {
-        // SAFETY: nobody was given it.
+        // SAFETY: it was not passed on.
         drop(unsafe { Box::from_raw(argument) });
     }
     done(returned).map(drop)
@@ -175,7 +175,7 @@ pub struct Port {
 
 // SAFETY: the pools are DPDK's, which lets several threads take and return buffers, and are freed
 // when the port is dropped. All other calls about a port concern a queue, which has one owner, or
-// are behind a lock.
+// hold a lock.
 unsafe impl Send for Port {}
 // SAFETY: the same.
 unsafe impl Sync for Port {}
@@ -196,8 +196,8 @@ impl Port {
         if open.contains(&number) {
             return Err(Error::from_raw_os_error(libc::EBUSY));
         }
-        // SAFETY: nobody has the port; the shim writes to the shape, and one pointer for each
-        // queue.
+        // SAFETY: the port is not shared yet; the shim writes to the shape, and one pointer for
+        // each queue.
         let opened =
             unsafe { rivulet_dpdk_open(number, frames, buffers, &raw mut shape, pools.as_mut_ptr()) };
         if let Err(error) = done(opened) {
@@ -245,7 +245,7 @@ impl Drop for Port {
     fn drop(&mut self) {
         let mut open = alone(&OPEN);
         open.retain(|&number| number != self.number);
-        // SAFETY: the port is open, and nobody has a queue of it; the pools are those of its
+        // SAFETY: the port is open, and none of its queues is in use; the pools are those of its
         // queues.
         unsafe { rivulet_dpdk_close(self.number, self.pools.as_mut_ptr(), self.shape.queues) };
     }
@@ -261,7 +261,7 @@ impl Queue {
     /// Receives up to [`BURST`] frames.
     pub fn receive(&mut self) -> Burst {
         let mut frames = [null_mut(); BURST];
-        // SAFETY: the queue is an open port's, nobody else has it, and there is room for that
+        // SAFETY: the queue is an open port's and has no other user, and there is room for that
         // number of pointers.
         let count =
             unsafe { rivulet_dpdk_receive(self.port.number, self.number, frames.as_mut_ptr(), BURST as u16) };
@@ -281,7 +281,7 @@ impl Queue {
         }
         let pool = self.port.pools[usize::from(self.number)];
         let count = lens.len() as u16;
-        // SAFETY: the queue is an open port's, nobody else has it, the pool is the queue's, and
+        // SAFETY: the queue is an open port's and has no other user, the pool is the queue's, and
         // there are as many bytes as the lengths say, which the shim copies.
         let sent = unsafe {
             rivulet_dpdk_send(self.port.number, self.number, pool, bytes.as_ptr(), lens.as_ptr(), count)
@@ -300,8 +300,8 @@ pub struct Burst {
 }
 
 impl Burst {
-    /// Copies the next frame, as far as there is room; returns its length, and the tag that was
-    /// taken out of it.
+    /// Copies the next frame, cut to `room`; returns its length, and the tag that was taken out of
+    /// it.
     pub fn take(&mut self, room: &mut [u8]) -> Option<(usize, Option<TakenTag>)> {
         let &frame = self.frames[..self.count].get(self.taken)?;
         self.taken += 1;

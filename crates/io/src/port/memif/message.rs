@@ -26,7 +26,7 @@ pub enum Message {
     Ack,
     /// The server's first message: its limits.
     Hello(Hello),
-    /// The client's first message: the interface that it asks for.
+    /// The client's first message: the interface that it requests.
     Init(Init),
     /// A region of the client's memory, with its file.
     AddRegion { index: u16, size: u64 },
@@ -56,7 +56,7 @@ pub struct Hello {
     pub max_ring_log2: u8,
 }
 
-/// The interface that a client asks for.
+/// The interface that a client requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Init {
     pub version: u16,
@@ -305,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Offsets of the fields in the messages of DPDK 22.11 and VPP, whose structures are packed.
+    /// Offsets of the fields in the messages of DPDK 22.11 and VPP; their structures are packed.
     #[test]
     fn fields_have_the_offsets_of_dpdk_and_vpp() {
         let init = Message::Init(Init {

@@ -61,7 +61,7 @@ impl Buffers {
         }
     }
 
-    /// Copies the bytes of the descriptor with this number, whose value was read before.
+    /// Copies the bytes of the descriptor with this number, already read as `descriptor`.
     #[inline]
     fn copy_out(&self, ring: &Ring, number: u16, descriptor: Descriptor, to: &mut [u8]) -> Option<()> {
         let at = match self {
@@ -223,8 +223,8 @@ impl Receiver {
         }
     }
 
-    /// Asks for interrupts, see [`Receiver::interrupt`]. Returns whether frames arrived before, for
-    /// which there is none.
+    /// Requests interrupts, see [`Receiver::interrupt`]. Returns whether frames arrived before;
+    /// they raise no interrupt.
     pub fn sleep(&self) -> bool {
         self.ring.set_interrupts(true);
         self.waiting() != Ok(0)
@@ -246,10 +246,10 @@ impl Receiver {
 pub struct Sender {
     ring: Ring,
     buffers: Buffers,
-    /// The number of descriptors filled, and of those that were published.
+    /// The number of filled descriptors, and of published ones.
     next: u16,
     published: u16,
-    /// The number of descriptors that can be filled, as far as is known.
+    /// The number of descriptors known to be free.
     room: u16,
     interrupt: OwnedFd,
 }
@@ -277,7 +277,7 @@ impl Sender {
         Ok(true)
     }
 
-    /// Publishes the frames, and wakes the other side if it asked for that.
+    /// Publishes the frames, and wakes the other side if it requested interrupts.
     pub fn publish(&mut self) {
         if self.next == self.published {
             return;

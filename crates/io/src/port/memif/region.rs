@@ -1,7 +1,7 @@
 //! Memory that another process shares, and may change at any time.
 //!
 //! Nothing here is a reference into it, except to atomic numbers. All else is copied, in or out,
-//! once. So whatever the other process does, it changes only what is copied next.
+//! once. So the other process can change only bytes that are not copied yet.
 #![allow(unsafe_code)]
 
 use std::fs::File;

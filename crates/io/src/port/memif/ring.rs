@@ -134,8 +134,8 @@ impl Ring {
 
     /// Returns whether the receiver wants an interrupt for the frames published before.
     pub fn wants_interrupt(&self) -> bool {
-        // The receiver asks for interrupts, and then looks for frames: one of both sides sees what
-        // the other did.
+        // The receiver requests interrupts, and then looks for frames: at least one side sees the
+        // other's write.
         fence(Ordering::SeqCst);
         self.number(FLAGS).is_none_or(|flags| flags.load(Ordering::Relaxed) & NO_INTERRUPT == 0)
     }

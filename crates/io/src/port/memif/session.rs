@@ -90,7 +90,7 @@ pub fn handle_later_message(bytes: &[u8; LEN]) -> SessionEnd {
     }
 }
 
-/// A server, and what it has received.
+/// A server, with the regions and rings that it has received.
 pub struct Server {
     config: Arc<MemifConfig>,
     peer: Option<String>,

@@ -67,7 +67,7 @@ impl PacketSocket {
         sys::take_drops(&self.socket).unwrap_or(0)
     }
 
-    /// See [`crate::port::Interface::receive`].
+    /// Receives frames, see [`crate::port::Interface::receive`].
     pub fn receive(&mut self, counters: &mut Counters, mut each: impl FnMut(&[u8])) -> Result<()> {
         let count = match self.inbox.receive(&self.socket) {
             Ok(count) => count,
@@ -87,7 +87,7 @@ impl PacketSocket {
         Ok(())
     }
 
-    /// See [`crate::port::Interface::send`].
+    /// Sends frames, see [`crate::port::Interface::send`].
     pub fn send(&mut self, burst: &TransmitBurst, counters: &mut Counters) {
         let (mut bytes, mut lens) = (&burst.bytes[..], &burst.lens[..]);
         let mut has_waited = false;

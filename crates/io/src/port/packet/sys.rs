@@ -25,7 +25,7 @@ pub fn promiscuous(interface: u32) -> Result<OwnedFd> {
     let fd = done(unsafe {
         libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK, 0)
     })?;
-    // SAFETY: the kernel has just given it to nobody else.
+    // SAFETY: the kernel has just created it; it has no other owner.
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     let promiscuous = libc::packet_mreq {
         mr_ifindex: interface as c_int,
@@ -45,7 +45,7 @@ pub fn open(interface: u32) -> Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Opens one that only sends.
+/// Opens a socket that only sends.
 pub fn open_to_send(interface: u32) -> Result<OwnedFd> {
     let socket = new(interface)?;
     bind(&socket, interface, 0)?;
@@ -68,7 +68,7 @@ pub fn open_in_group(interface: u32, group: Option<u16>) -> Result<(OwnedFd, u16
     set(&socket, libc::SOL_PACKET, libc::PACKET_FANOUT, &how)?;
     let mut joined: u32 = 0;
     let mut len = size_of::<u32>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to what is as long.
+    // SAFETY: the kernel writes at most `len` bytes, the length of the target.
     done(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -104,7 +104,7 @@ fn new(interface: u32) -> Result<OwnedFd> {
 
 /// Binds a socket to the interface, to receive frames of this protocol; none for 0.
 fn bind(socket: &OwnedFd, interface: u32, protocol: u16) -> Result<()> {
-    // SAFETY: all fields are numbers, for which zeros are valid.
+    // SAFETY: all fields are numbers: zeros are valid.
     let mut address: libc::sockaddr_ll = unsafe { zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
     address.sll_protocol = protocol.to_be();
@@ -122,10 +122,10 @@ fn bind(socket: &OwnedFd, interface: u32, protocol: u16) -> Result<()> {
 
 /// Returns the frames that the kernel dropped for want of room since the last call.
 pub fn take_drops(socket: &OwnedFd) -> Result<u64> {
-    // SAFETY: all fields are numbers, for which zeros are valid.
+    // SAFETY: all fields are numbers: zeros are valid.
     let mut statistics: libc::tpacket_stats = unsafe { zeroed() };
     let mut len = size_of::<libc::tpacket_stats>() as libc::socklen_t;
-    // SAFETY: the kernel writes at most `len` bytes to what is as long.
+    // SAFETY: the kernel writes at most `len` bytes, the length of the target.
     done(unsafe {
         libc::getsockopt(
             socket.as_raw_fd(),
@@ -138,7 +138,7 @@ pub fn take_drops(socket: &OwnedFd) -> Result<u64> {
     Ok(statistics.tp_drops.into())
 }
 
-/// Room for the one control message that is asked for, aligned as such.
+/// Room for the one requested control message, aligned as such.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
 struct Control([u8; 64]);
@@ -193,7 +193,7 @@ impl Inbox {
             ]
         });
         let mut messages: [libc::mmsghdr; FRAMES] = std::array::from_fn(|i| {
-            // SAFETY: all fields are numbers or pointers, for which zeros are valid.
+            // SAFETY: all fields are numbers or pointers: zeros are valid.
             let mut message: libc::mmsghdr = unsafe { zeroed() };
             message.msg_hdr.msg_iov = pieces[i].as_mut_ptr();
             message.msg_hdr.msg_iovlen = 2;
@@ -201,8 +201,8 @@ impl Inbox {
             message.msg_hdr.msg_controllen = size_of::<Control>() as _;
             message
         });
-        // SAFETY: each message points to memory of this inbox, or of this function, that nobody
-        // else uses during the call, with its length.
+        // SAFETY: each message points to memory of this inbox or of this function, with its length,
+        // and the memory has no other user during the call.
         let count = done(unsafe {
             libc::recvmmsg(
                 socket.as_raw_fd(),
@@ -260,7 +260,7 @@ fn taken_tag(control: &Control) -> Option<TakenTag> {
 /// Those of `sendmmsg`, of the first unit; [`std::io::ErrorKind::WouldBlock`] if the socket takes
 /// nothing now.
 pub fn send(socket: &OwnedFd, bytes: &[u8], lens: &[usize], units: &[SendUnit]) -> Result<usize> {
-    // SAFETY: all fields are numbers or pointers, for which zeros are valid.
+    // SAFETY: all fields are numbers or pointers: zeros are valid.
     let mut messages: [libc::mmsghdr; FRAMES] = unsafe { zeroed() };
     // Of each unit, its description, headers, and the rest of each frame.
     let mut pieces = [libc::iovec { iov_base: std::ptr::null_mut(), iov_len: 0 }; 3 * FRAMES];

@@ -184,6 +184,6 @@ fn bpf<A: IntoBytes + Immutable>(command: i32, attributes: &A) -> Result<i32> {
 }
 
 fn opened(fd: i32) -> OwnedFd {
-    // SAFETY: the kernel has just given it to nobody else, as commands that create something do.
+    // SAFETY: the command has just created it; it has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }

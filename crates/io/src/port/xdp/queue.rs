@@ -14,7 +14,7 @@ use crate::port::{Counters, wait_for_room};
 /// Frames received at once.
 const TAKEN_AT_ONCE: u32 = 64;
 
-/// Distance of the frame whose first bytes are prefetched.
+/// Frames between the current frame and the prefetched one.
 const AHEAD: u32 = 4;
 
 /// A queue's socket, and the memory of its frames.

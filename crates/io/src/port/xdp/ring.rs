@@ -83,7 +83,7 @@ impl<T: FromBytes + IntoBytes + Copy> Shared<T> {
 pub struct Producer<T> {
     shared: Shared<T>,
     next: u32,
-    /// Entries that the other side has taken, as far as is known.
+    /// Entries known to be taken by the other side.
     taken: u32,
 }
 
@@ -132,7 +132,7 @@ impl<T: FromBytes + IntoBytes + Copy> Producer<T> {
 pub struct Consumer<T> {
     shared: Shared<T>,
     next: u32,
-    /// Entries that the other side has put in, as far as is known.
+    /// Entries known to be put in by the other side.
     there: u32,
 }
 
@@ -187,7 +187,7 @@ mod tests {
     fn ring(begin: u32) -> (Producer<u64>, Consumer<u64>) {
         let file = tempfile::tempfile().unwrap();
         file.set_len(4096).unwrap();
-        // SAFETY: nobody else has the file.
+        // SAFETY: the file has no other user.
         let map = || unsafe { MmapOptions::new().map_mut(&file).unwrap() };
         let mut first = map();
         for at in [0, 64] {

@@ -61,7 +61,7 @@ impl Socket {
         // An older kernel ignores options that it does not know.
         let _ = set(&fd, libc::SOL_XDP, MAX_TX_SKB_BUDGET, &SENT_AT_ONCE.min(sizes.send));
         set_buffers(&fd, SOCKET_BUFFER)?;
-        // SAFETY: all fields are numbers, for which zeros are valid.
+        // SAFETY: all fields are numbers: zeros are valid.
         let mut offsets: libc::xdp_mmap_offsets = unsafe { zeroed() };
         get(&fd, libc::XDP_MMAP_OFFSETS, &mut offsets)?;
         let (rx, fr, tx, cr) = (offsets.rx, offsets.fr, offsets.tx, offsets.cr);
@@ -118,9 +118,9 @@ impl Socket {
     }
 
     /// Returns the frames that the kernel has dropped since the socket was opened, because there
-    /// was no room or nobody took them.
+    /// was no room or no program took them.
     pub fn missed(&self) -> u64 {
-        // SAFETY: all fields are numbers, for which zeros are valid.
+        // SAFETY: all fields are numbers: zeros are valid.
         let mut statistics: libc::xdp_statistics = unsafe { zeroed() };
         // An empty fill ring counts as dropped frames where frames are copied, and loses none where
         // they are shared.
@@ -157,13 +157,13 @@ impl AsFd for Socket {
 pub fn probe() -> Result<OwnedFd> {
     // SAFETY: no memory is passed.
     let fd = done(unsafe { libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) })?;
-    // SAFETY: the kernel has just given it to nobody else.
+    // SAFETY: the kernel has just created it; it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Gives the kernel the memory of the socket's frames.
 fn register(fd: &OwnedFd, memory: &Memory) -> Result<()> {
-    // SAFETY: all fields are numbers, for which zeros are valid.
+    // SAFETY: all fields are numbers: zeros are valid.
     let mut region: libc::xdp_umem_reg = unsafe { zeroed() };
     region.addr = memory.as_ptr() as u64;
     region.len = memory.len() as u64;
@@ -180,7 +180,7 @@ fn register(fd: &OwnedFd, memory: &Memory) -> Result<()> {
     })
 }
 
-/// Maps a ring whose entries begin at this offset.
+/// Maps a ring with entries from this offset on.
 fn map<T: FromBytes + IntoBytes>(fd: &OwnedFd, offset: u64, entries: u64, len: u32) -> Result<MmapMut> {
     let bytes = entries as usize + len as usize * size_of::<T>();
     // SAFETY: the mapping is of the socket's own rings, which are used as the kernel does: indexes

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// LLC and SNAP with this EtherType.
+/// Returns LLC and SNAP with this EtherType.
 fn snap(ether_type: u16) -> Vec<u8> {
     [&[0xaa, 0xaa, 0x03, 0, 0, 0][..], &ether_type.to_be_bytes()].concat()
 }
 
-/// An Ethernet header.
+/// Returns an Ethernet header.
 fn link_header() -> Vec<u8> {
     ethernet(0x0800, &[])
 }

@@ -26,7 +26,7 @@ fn own_bits(headers: &[u8]) -> Vec<u8> {
     own
 }
 
-/// An Ethernet packet in outer headers, both with ECT(0), parsed as on arrival.
+/// Returns an Ethernet packet in outer headers, both with ECT(0), parsed as on arrival.
 fn wrapped(outer: &OuterHeaders, network_bytes: &[u8], framing: &(LinkType, Vec<u8>, Vec<u8>)) -> Packet {
     let mut network_bytes = network_bytes.to_vec();
     super::super::congestion::set_traffic_class(&mut network_bytes, 2);

@@ -52,7 +52,7 @@ proptest! {
     }
 }
 
-/// IP in IP, GRE, GUE, VXLAN and Geneve, by their documents.
+/// Returns the headers of IP in IP, GRE, GUE, VXLAN and Geneve, by their documents.
 pub(super) fn outer_of(
     kind: usize,
     six: bool,

@@ -41,7 +41,7 @@ enum Step {
     Ends(u128, u16),
 }
 
-/// A tag, and its bytes by the standards.
+/// Returns a tag, and its bytes by the standards.
 fn tag() -> impl Strategy<Value = (Tag, [u8; 4])> {
     let vlan = (0u16..0xfff, 0u8..8, any::<bool>(), any::<bool>()).prop_map(|(vid, pcp, dei, service)| {
         let make = if service { Tag::service_vlan } else { Tag::vlan };

@@ -38,7 +38,7 @@ impl Bench {
     pub fn packet_with(&mut self, now_ns: u64, key: &FlowKey, len: u32) -> Option<(UnitId, Stamp)> {
         let hash = self.hasher.hash(key);
         self.dispatcher.prefetch(hash);
-        self.dispatcher.prefetch_flow(hash);
+        self.dispatcher.guess(hash);
         match self.dispatcher.handle_packet(now_ns, PacketArrival { key, hash, len }, &mut self.outputs) {
             Dispatched::To { unit, stamp } => Some((unit, stamp)),
             Dispatched::Refused | Dispatched::NoUnit | Dispatched::Waits(_) => None,
@@ -46,7 +46,7 @@ impl Bench {
     }
 
     pub fn alias(&mut self, flow: FlowId, alias: &FlowKey) -> Result<(), AliasConflict> {
-        self.dispatcher.set_alias(flow, alias, self.hasher.hash(alias))
+        self.dispatcher.aliases().set(flow, alias, self.hasher.hash(alias))
     }
 
     pub fn handle_timeout(&mut self, now_ns: u64) {

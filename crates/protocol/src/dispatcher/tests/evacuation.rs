@@ -30,7 +30,7 @@ fn draining(flows: u32, is_recent: impl Fn(usize) -> bool) -> (Bench, u64, Vec<F
     for &(number, _) in of_second.iter().enumerate().filter(|&(at, _)| is_recent(at)).map(|(_, flow)| flow) {
         bench.packet(now_ns, number, 100);
     }
-    bench.dispatcher.drain_unit(now_ns, UnitId(1), &mut bench.outputs).unwrap();
+    bench.dispatcher.membership().drain(now_ns, UnitId(1), &mut bench.outputs).unwrap();
     bench.take();
     (bench, now_ns, of_second.into_iter().map(|(_, flow)| flow).collect())
 }

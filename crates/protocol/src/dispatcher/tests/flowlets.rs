@@ -152,7 +152,8 @@ fn with_copies(config: Config, now_ns: u64, mbps: [u64; 4]) -> Bench {
     bench.handle_timeout(now_ns);
     for (unit, mbps) in (0..).zip(mbps) {
         let sent = if unit == 0 { 1_000 } else { 0 };
-        bench.dispatcher.meter.add(UnitId(unit), mbps * now_ns / 8_000 - sent, now_ns);
+        let len = (mbps * now_ns / 8_000 - sent) as u32;
+        bench.dispatcher.refuse_packet(now_ns, UnitId(unit), len);
     }
     bench
 }
@@ -174,7 +175,7 @@ fn what_leaves_a_full_unit_goes_to_the_least_loaded_one_if_all_have_its_state() 
     assert_eq!(bench.packet(0, 1, 100).0, UnitId(0));
     bench.handle_timeout(600_000);
     for (unit, mbps) in [(0, 990), (1, 300), (2, 200), (3, 100)] {
-        bench.dispatcher.meter.add(UnitId(unit), mbps * 75, 600_000);
+        bench.dispatcher.refuse_packet(600_000, UnitId(unit), mbps * 75);
     }
     assert_eq!(bench.packet(600_000, 1, 100).0, UnitId(3));
 }
@@ -210,10 +211,10 @@ fn behind_a_cut_by_size_it_leaves_a_unit_that_has_more_than_it_can_take() {
 
 #[test]
 fn states_are_not_copied_from_units_with_room_enough() {
-    let targets = |copy_from, mbps: u64| {
+    let targets = |copy_from, mbps: u32| {
         let config = Config { stay_below: Some(0.95), copy_from: Some(copy_from), ..fixed(4) };
         let mut bench = Bench::new(config);
-        bench.dispatcher.meter.add(UnitId(0), mbps * 125 / 2, 0);
+        bench.dispatcher.refuse_packet(0, UnitId(0), mbps * 125 / 2);
         bench.packet(0, 1, 100).1.targets.unwrap().units().len()
     };
     assert_eq!(targets(0.8, 700), 0, "the next flowlet stays");
@@ -316,7 +317,7 @@ fn a_flow_ends_if_its_owner_has_seen_all_of_it() {
     bench.handle_message(3, UnitId(0), expire(1, 2));
     let end = FromDispatcher::End { flow };
     assert_eq!(bench.take(), [0, 1, 2].map(|to| send(to, end.clone())));
-    assert_eq!((bench.dispatcher.flows(), bench.dispatcher.units().map(|u| u.flows).sum()), (0, 0));
+    assert_eq!((bench.dispatcher.flows().count(), bench.dispatcher.units().map(|u| u.flows).sum()), (0, 0));
     bench.handle_message(4, UnitId(0), expire(1, 2));
     assert_eq!(bench.take(), [send(0, end)], "it has not heard of it");
     let (_, stamp) = bench.packet(5, 2, 100);
@@ -348,7 +349,7 @@ fn a_flow_that_nobody_ends_is_forgotten() {
     let mut bench = Bench::new(config.clone());
     let flow = bench.packet(0, 1, 100).1.flow;
     let mut steps = 0;
-    while bench.dispatcher.flows() > 0 {
+    while bench.dispatcher.flows().count() > 0 {
         let now_ns = bench.dispatcher.next_timeout_ns();
         bench.handle_timeout(now_ns);
         if now_ns < limit {
@@ -383,7 +384,7 @@ fn a_flow_that_nobody_ends_is_forgotten() {
     while never.dispatcher.next_timeout_ns() < u64::MAX {
         never.handle_timeout(never.dispatcher.next_timeout_ns());
     }
-    assert_eq!(never.dispatcher.flows(), 1);
+    assert_eq!(never.dispatcher.flows().count(), 1);
 }
 
 #[test]
@@ -392,7 +393,7 @@ fn a_flow_of_one_packet_is_forgotten_without_another() {
     bench.handle_timeout(0);
     assert_eq!(bench.dispatcher.next_timeout_ns(), u64::MAX, "there is nothing to do");
     bench.feed(1, 1, 100);
-    while bench.dispatcher.flows() > 0 {
+    while bench.dispatcher.flows().count() > 0 {
         let now_ns = bench.dispatcher.next_timeout_ns();
         assert!(now_ns < 2 * DISPLACED_AFTER_NS);
         bench.handle_timeout(now_ns);
@@ -405,11 +406,11 @@ fn a_table_of_flows_is_forgotten_a_part_at_a_time() {
     let mut bench = Bench::new(config);
     (0..10_000).for_each(|flow| bench.feed(1, flow, 100));
     let mut first_ns = None;
-    while bench.dispatcher.flows() > 0 {
+    while bench.dispatcher.flows().count() > 0 {
         let now_ns = bench.dispatcher.next_timeout_ns();
         bench.handle_timeout(now_ns);
         assert!(bench.take().len() <= FORGOTTEN_PER_BUCKET as usize);
-        if bench.dispatcher.flows() < 10_000 {
+        if bench.dispatcher.flows().count() < 10_000 {
             assert!(now_ns - *first_ns.get_or_insert(now_ns) < 60 * MS);
         }
     }
@@ -472,7 +473,7 @@ fn a_flow_whose_last_packets_were_lost_ends_when_it_is_silent() {
     bench.packet(1, 1, 100);
     let first_only = FromUnit::Expire { flow, epoch: 1, seq: 1 };
     bench.handle_message(DISPLACED_AFTER_NS, UnitId(0), first_only.clone());
-    assert_eq!(bench.dispatcher.flows(), 1, "the second may be under way");
+    assert_eq!(bench.dispatcher.flows().count(), 1, "the second may be under way");
     bench.handle_message(DISPLACED_AFTER_NS + 1, UnitId(0), first_only);
-    assert_eq!((bench.dispatcher.flows(), bench.dispatcher.counters().flows_expired), (0, 1));
+    assert_eq!((bench.dispatcher.flows().count(), bench.dispatcher.counters().flows_expired), (0, 1));
 }

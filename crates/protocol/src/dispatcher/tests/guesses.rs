@@ -77,8 +77,8 @@ proptest! {
             let outputs = one.take();
             for order in &outputs {
                 if let DispatcherOutput::Start(unit) = order {
-                    one.dispatcher.started(now_ns, *unit);
-                    other.dispatcher.started(now_ns, *unit);
+                    one.dispatcher.membership().started(now_ns, *unit);
+                    other.dispatcher.membership().started(now_ns, *unit);
                 }
             }
             prop_assert_eq!(other.take(), outputs);
@@ -111,7 +111,7 @@ fn it_is_for_packets_in_the_midst_of_flowlets() {
     assert!(!is_on(6, &a, &a), "its flowlet is near its end");
     assert!(!is_on(600_000, &b, &b), "it begins a flowlet, and a bucket of the load meter");
     assert!(is_on(600_001, &b, &b));
-    let flow = bench.dispatcher.flow(FlowHasher::new(1).hash(&b), &b).unwrap();
+    let flow = bench.dispatcher.flows().find(FlowHasher::new(1).hash(&b), &b).unwrap();
     bench.alias(flow, &key(100)).unwrap();
     let by_alias = bench.dispatcher.guess(FlowHasher::new(1).hash(&key(100)));
     assert!(routed(&mut bench, 600_002, &key(100), by_alias, 200).1);

@@ -17,16 +17,16 @@ fn two_units() -> (Bench, Vec<(UnitId, crate::message::Stamp)>) {
 #[test]
 fn a_crash_ends_the_flows_of_its_unit_and_no_others() {
     let (mut bench, before) = two_units();
-    bench.dispatcher.lose_unit(2, UnitId(0), &mut bench.outputs);
+    bench.dispatcher.membership().lose(2, UnitId(0), &mut bench.outputs);
     assert_eq!(bench.state(0), UnitState::Lost);
-    assert_eq!((bench.dispatcher.counters().flows_lost, bench.dispatcher.flows()), (2, 2));
+    assert_eq!((bench.dispatcher.counters().flows_lost, bench.dispatcher.flows().count()), (2, 2));
     assert!(bench.take().contains(&DispatcherOutput::Start(UnitId(2))), "units_min run");
     for (flow, (unit, stamp)) in (1..).zip(before) {
         let (at, next) = bench.packet(3, flow, 100);
         assert_eq!((at, next.flow == stamp.flow), (UnitId(1), unit == UnitId(1)), "{flow}");
     }
-    bench.dispatcher.started(4, UnitId(0));
-    bench.dispatcher.lose_unit(5, UnitId(0), &mut bench.outputs);
+    bench.dispatcher.membership().started(4, UnitId(0));
+    bench.dispatcher.membership().lose(5, UnitId(0), &mut bench.outputs);
     assert_eq!((bench.state(0), bench.dispatcher.counters().units_lost), (UnitState::Lost, 1));
 }
 
@@ -37,14 +37,14 @@ fn a_flow_whose_state_was_on_its_way_from_a_lost_unit_ends_at_its_owner() {
     assert_eq!(bench.packet(2, 2, 100).0, UnitId(0), "its turn");
     let (owner, stamp) = bench.packet(2, 1, 100);
     assert_eq!((owner, stamp.flow, stamp.epoch), (UnitId(1), flow, 2));
-    bench.dispatcher.lose_unit(3, UnitId(0), &mut bench.outputs);
-    assert_eq!(bench.dispatcher.flow_in(flow.index), Some(flow), "the state may have arrived");
+    bench.dispatcher.membership().lose(3, UnitId(0), &mut bench.outputs);
+    assert_eq!(bench.dispatcher.flows().at(flow.index), Some(flow), "the state may have arrived");
     bench.take();
     bench.handle_message(4, UnitId(1), FromUnit::Lost { flow, epoch: 1 });
     assert_eq!(bench.take(), [], "an earlier epoch");
     bench.handle_message(4, UnitId(1), FromUnit::Lost { flow, epoch: 2 });
     assert_eq!(bench.take(), [send(1, FromDispatcher::End { flow })]);
-    assert_eq!(bench.dispatcher.flow_in(flow.index), None);
+    assert_eq!(bench.dispatcher.flows().at(flow.index), None);
 }
 
 #[test]
@@ -52,16 +52,16 @@ fn a_refused_state_whose_holder_was_lost_is_lost() {
     let (mut bench, _) = two_units();
     bench.packet(2, 2, 100);
     let (_, stamp) = bench.packet(2, 1, 100);
-    bench.dispatcher.lose_unit(3, UnitId(0), &mut bench.outputs);
+    bench.dispatcher.membership().lose(3, UnitId(0), &mut bench.outputs);
     let (flow, epoch, reason) = (stamp.flow, stamp.epoch, RefuseReason::NoRoom);
     bench.handle_message(4, UnitId(1), FromUnit::Refuse { flow, epoch, reason, holder: UnitId(0) });
-    assert_eq!(bench.dispatcher.flow_in(flow.index), None);
+    assert_eq!(bench.dispatcher.flows().at(flow.index), None);
 }
 
 #[test]
 fn a_unit_that_leaves_hands_its_flows_over_and_the_last_one_stays() {
     let (mut bench, _) = two_units();
-    bench.dispatcher.remove_unit(2, UnitId(0), &mut bench.outputs);
+    bench.dispatcher.membership().remove(2, UnitId(0), &mut bench.outputs);
     assert_eq!(bench.take(), [send(0, FromDispatcher::Drain), DispatcherOutput::Start(UnitId(2))]);
     bench.handle_timeout(2 + MS);
     let adopted = |output: &DispatcherOutput| {
@@ -70,10 +70,10 @@ fn a_unit_that_leaves_hands_its_flows_over_and_the_last_one_stays() {
     assert_eq!(bench.take().iter().filter(|&output| adopted(output)).count(), 2);
     bench.handle_message(3 + MS, UnitId(0), FromUnit::Drained);
     assert_eq!(bench.take(), [DispatcherOutput::Stop(UnitId(0))]);
-    bench.dispatcher.remove_unit(4 + MS, UnitId(1), &mut bench.outputs);
+    bench.dispatcher.membership().remove(4 + MS, UnitId(1), &mut bench.outputs);
     assert_eq!(bench.state(1), UnitState::Active, "no other one can take its flows");
     assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(0))], "it does not count any more");
-    bench.dispatcher.started(5 + MS, UnitId(0));
+    bench.dispatcher.membership().started(5 + MS, UnitId(0));
     bench.handle_timeout(5 + 2 * MS);
     assert_eq!(bench.state(1), UnitState::Draining, "it goes as soon as one can");
 }
@@ -90,18 +90,18 @@ fn units_min_run_whatever_happens_to_units() {
         started.collect::<Vec<_>>()
     };
     // Several at once, of which one is lost before it has started.
-    bench.dispatcher.lose_unit(1, UnitId(0), &mut bench.outputs);
-    bench.dispatcher.lose_unit(1, UnitId(1), &mut bench.outputs);
+    bench.dispatcher.membership().lose(1, UnitId(0), &mut bench.outputs);
+    bench.dispatcher.membership().lose(1, UnitId(1), &mut bench.outputs);
     assert_eq!(starts(&mut bench), [3, 4]);
-    bench.dispatcher.lose_unit(2, UnitId(3), &mut bench.outputs);
+    bench.dispatcher.membership().lose(2, UnitId(3), &mut bench.outputs);
     assert_eq!(starts(&mut bench), [5]);
-    bench.dispatcher.started(3, UnitId(4));
-    bench.dispatcher.started(3, UnitId(5));
+    bench.dispatcher.membership().started(3, UnitId(4));
+    bench.dispatcher.membership().started(3, UnitId(5));
     // One that an operator drains, and resumes while its replacement starts.
-    bench.dispatcher.drain_unit(4, UnitId(2), &mut bench.outputs).unwrap();
+    bench.dispatcher.membership().drain(4, UnitId(2), &mut bench.outputs).unwrap();
     assert_eq!(starts(&mut bench), [6]);
-    bench.dispatcher.resume_unit(5, UnitId(2)).unwrap();
-    bench.dispatcher.started(6, UnitId(6));
+    bench.dispatcher.membership().resume(5, UnitId(2)).unwrap();
+    bench.dispatcher.membership().started(6, UnitId(6));
     bench.handle_timeout(6 + MS);
     assert!(starts(&mut bench).is_empty());
     assert_eq!([2, 4, 5, 6].map(|unit| bench.state(unit)), [UnitState::Active; 4]);
@@ -110,14 +110,14 @@ fn units_min_run_whatever_happens_to_units() {
 #[test]
 fn a_unit_that_crashes_while_it_is_off_never_starts() {
     let mut bench = Bench::new(Config { units_max: 4, ..fixed(2) });
-    bench.dispatcher.add_unit(&mut bench.outputs);
-    bench.dispatcher.started(1, UnitId(2));
-    bench.dispatcher.drain_unit(2, UnitId(2), &mut bench.outputs).unwrap();
+    bench.dispatcher.membership().add(&mut bench.outputs);
+    bench.dispatcher.membership().started(1, UnitId(2));
+    bench.dispatcher.membership().drain(2, UnitId(2), &mut bench.outputs).unwrap();
     bench.handle_message(3, UnitId(2), FromUnit::Drained);
     assert_eq!(bench.state(2), UnitState::Off);
     bench.take();
-    bench.dispatcher.lose_unit(4, UnitId(2), &mut bench.outputs);
-    bench.dispatcher.add_unit(&mut bench.outputs);
+    bench.dispatcher.membership().lose(4, UnitId(2), &mut bench.outputs);
+    bench.dispatcher.membership().add(&mut bench.outputs);
     assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(3))]);
 }
 
@@ -125,18 +125,18 @@ fn a_unit_that_crashes_while_it_is_off_never_starts() {
 fn buckets_of_units_that_are_all_lost_go_to_the_next_one() {
     let mode = Granularity::Rss { buckets: 8, every_ns: None };
     let mut bench = Bench::new(Config { mode, targets: TargetChoice::None, units_max: 4, ..fixed(2) });
-    bench.dispatcher.lose_unit(1, UnitId(0), &mut bench.outputs);
+    bench.dispatcher.membership().lose(1, UnitId(0), &mut bench.outputs);
     assert_eq!(bench.take(), [], "nothing would reach another one");
-    bench.dispatcher.lose_unit(2, UnitId(1), &mut bench.outputs);
+    bench.dispatcher.membership().lose(2, UnitId(1), &mut bench.outputs);
     assert!(bench.take().contains(&DispatcherOutput::Start(UnitId(2))));
-    bench.dispatcher.started(3, UnitId(2));
+    bench.dispatcher.membership().started(3, UnitId(2));
     assert!((1..9).all(|flow| bench.packet(4, flow, 100).0 == UnitId(2)));
 }
 
 #[test]
 fn a_suspect_unit_keeps_its_flows_and_gets_no_new_ones() {
     let (mut bench, before) = two_units();
-    bench.dispatcher.suspect_unit(UnitId(0), true);
+    bench.dispatcher.membership().suspect(UnitId(0), true);
     assert_eq!(bench.state(0), UnitState::Active);
     for (flow, (unit, _)) in (1..).zip(&before) {
         let (at, stamp) = bench.packet(2, flow, 100);
@@ -145,12 +145,12 @@ fn a_suspect_unit_keeps_its_flows_and_gets_no_new_ones() {
     }
     assert!((10..14).all(|flow| bench.packet(3, flow, 100).0 == UnitId(1)), "new ones go elsewhere");
     // If all are suspect, none is worse than another one.
-    bench.dispatcher.suspect_unit(UnitId(1), true);
+    bench.dispatcher.membership().suspect(UnitId(1), true);
     let at = |bench: &mut Bench, flow| bench.packet(4, flow, 100).0;
     assert_ne!(at(&mut bench, 20), at(&mut bench, 21));
-    bench.dispatcher.suspect_unit(UnitId(1), false);
-    bench.dispatcher.lose_unit(5, UnitId(1), &mut bench.outputs);
+    bench.dispatcher.membership().suspect(UnitId(1), false);
+    bench.dispatcher.membership().lose(5, UnitId(1), &mut bench.outputs);
     assert_eq!(at(&mut bench, 22), UnitId(0), "the only one");
-    bench.dispatcher.suspect_unit(UnitId(0), false);
+    bench.dispatcher.membership().suspect(UnitId(0), false);
     assert_eq!(at(&mut bench, 23), UnitId(0));
 }

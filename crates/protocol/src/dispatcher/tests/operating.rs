@@ -20,7 +20,7 @@ fn migrate(
     flow: crate::message::FlowId,
     to: Option<u16>,
 ) -> Result<MigratedFlow, MigrateError> {
-    bench.dispatcher.migrate(5, flow, to.map(UnitId), &mut bench.outputs)
+    bench.dispatcher.migrations().migrate(5, flow, to.map(UnitId), &mut bench.outputs)
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn a_flow_migrates_and_stays() {
     let (unit, stamp) = bench.packet(6, 1, 100);
     assert_eq!((unit, stamp.epoch, stamp.seq), (UnitId(2), 2, 4));
     assert_eq!(stamp.handover, Handover::From { previous: UnitId(0), last: 3 });
-    let status = bench.dispatcher.flow_status(flow).unwrap();
+    let status = bench.dispatcher.flows().status(flow).unwrap();
     let expected = FlowStatus { flow, key: key(1), owner: UnitId(2), epoch: 2, packets: 4, last_seen_ns: 6 };
     assert_eq!(status, expected);
-    assert_eq!(bench.dispatcher.flow_statuses(0..10).collect::<Vec<_>>(), [expected]);
+    assert_eq!(bench.dispatcher.flows().statuses(0..10).collect::<Vec<_>>(), [expected]);
     assert_eq!(bench.dispatcher.counters().flows_migrated, 1);
 }
 
@@ -48,7 +48,7 @@ fn a_flow_migrates_and_stays() {
 fn without_a_unit_it_goes_to_the_one_with_the_fewest_flows() {
     let (mut bench, flow) = three_units(Granularity::Flow);
     bench.feed(4, 2, 100);
-    let other = bench.dispatcher.flow_statuses(1..2).next().unwrap().flow;
+    let other = bench.dispatcher.flows().statuses(1..2).next().unwrap().flow;
     migrate(&mut bench, other, Some(1)).unwrap();
     assert_eq!(migrate(&mut bench, flow, None).unwrap().to, UnitId(2));
 }
@@ -82,22 +82,23 @@ fn a_refusal_is_known_until_the_flow_migrates_there_again() {
     migrate(&mut bench, flow, Some(1)).unwrap();
     let reason = RefuseReason::NoRoom;
     bench.handle_message(6, UnitId(1), FromUnit::Refuse { flow, epoch: 2, reason, holder: UnitId(0) });
-    assert!(bench.dispatcher.has_refused(flow, UnitId(1)));
-    assert_eq!(bench.dispatcher.flow_status(flow).unwrap().owner, UnitId(0));
+    assert!(bench.dispatcher.flows().has_refused(flow, UnitId(1)));
+    assert_eq!(bench.dispatcher.flows().status(flow).unwrap().owner, UnitId(0));
     assert_eq!(migrate(&mut bench, flow, None).unwrap().to, UnitId(2), "not to that one");
     migrate(&mut bench, flow, Some(1)).unwrap();
-    assert!(!bench.dispatcher.has_refused(flow, UnitId(1)), "the operator has asked for it");
+    assert!(!bench.dispatcher.flows().has_refused(flow, UnitId(1)), "the operator has asked for it");
 }
 
 #[test]
 fn a_resumed_unit_gets_flows_and_is_not_stopped_by_a_late_report() {
     let (mut bench, _) = three_units(Granularity::Flow);
-    let drain = |bench: &mut Bench, at| bench.dispatcher.drain_unit(at, UnitId(1), &mut bench.outputs);
-    assert_eq!(bench.dispatcher.resume_unit(4, UnitId(1)), Err(UnitRefused::NotDraining(UnitId(1))));
+    let drain =
+        |bench: &mut Bench, at| bench.dispatcher.membership().drain(at, UnitId(1), &mut bench.outputs);
+    assert_eq!(bench.dispatcher.membership().resume(4, UnitId(1)), Err(UnitRefused::NotDraining(UnitId(1))));
     drain(&mut bench, 5).unwrap();
     assert_eq!(drain(&mut bench, 5), Err(UnitRefused::NotActive(UnitId(1))));
     assert_eq!(bench.take(), [send(1, FromDispatcher::Drain)]);
-    bench.dispatcher.resume_unit(6, UnitId(1)).unwrap();
+    bench.dispatcher.membership().resume(6, UnitId(1)).unwrap();
     assert_eq!(bench.state(1), UnitState::Active);
     // Its report comes now, or after the next drain.
     drain(&mut bench, 7).unwrap();
@@ -110,6 +111,6 @@ fn a_resumed_unit_gets_flows_and_is_not_stopped_by_a_late_report() {
     assert_eq!(bench.take(), [DispatcherOutput::Stop(UnitId(1))]);
     assert_eq!(bench.dispatcher.counters().units_resumed, 1);
     assert_eq!(drain(&mut bench, 5), Err(UnitRefused::NotActive(UnitId(1))));
-    let unknown = bench.dispatcher.resume_unit(4, UnitId(9));
+    let unknown = bench.dispatcher.membership().resume(4, UnitId(9));
     assert_eq!(unknown, Err(UnitRefused::Unknown(UnitId(9))));
 }

@@ -41,9 +41,9 @@ fn flows_go_to_units_in_turn() {
     let units: Vec<u16> = (0..6).map(|flow| bench.packet(0, flow, 100 + 1_000 * flow).0.0).collect();
     assert_eq!(units, [0, 1, 0, 1, 0, 1], "whatever their load");
     assert!((0..6).all(|flow| bench.packet(1, flow, 100).0.0 == units[flow as usize]), "flows stay");
-    bench.dispatcher.start_one(&mut bench.outputs);
+    bench.dispatcher.membership().add(&mut bench.outputs);
     assert_eq!(bench.packet(2, 10, 100).0, UnitId(0), "the new one is not ready");
-    bench.dispatcher.started(3, UnitId(2));
+    bench.dispatcher.membership().started(3, UnitId(2));
     let units: Vec<u16> = (20..26).map(|flow| bench.packet(4, flow, 100).0.0).collect();
     assert_eq!(units, [1, 2, 0, 1, 2, 0]);
 }
@@ -61,7 +61,7 @@ fn a_unit_that_drops_packets_gives_half_its_load_to_a_new_one() {
     assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
     run(&mut bench, &mut now, 400, (4_000, 10));
     assert_eq!(flows_of(&bench), [4_000, 0, 0], "the new one is not ready");
-    bench.dispatcher.started(now, UnitId(1));
+    bench.dispatcher.membership().started(now, UnitId(1));
     let mut moved = Vec::new();
     for _ in 0..6 {
         run(&mut bench, &mut now, 1, (4_000, 10));
@@ -95,7 +95,7 @@ fn half_the_load_is_not_half_the_flows() {
     run(&mut bench, &mut now, 400);
     bench.dispatcher.count_drops(now, UnitId(0), 1_000);
     run(&mut bench, &mut now, 200);
-    bench.dispatcher.started(now, UnitId(1));
+    bench.dispatcher.membership().started(now, UnitId(1));
     run(&mut bench, &mut now, 600);
     let flows = flows_of(&bench);
     assert!((95..=105).contains(&flows[1]), "{flows:?}");
@@ -137,8 +137,8 @@ fn the_unit_with_the_least_load_goes_when_the_others_have_room() {
     let config = Config { units_min: 1, ..nfactor(UnitChoice::RoundRobin) };
     let (mut bench, mut now) = (Bench::new(config), 0);
     bench.packet(0, 0, 100);
-    bench.dispatcher.start_one(&mut bench.outputs);
-    bench.dispatcher.started(0, UnitId(1));
+    bench.dispatcher.membership().add(&mut bench.outputs);
+    bench.dispatcher.membership().started(0, UnitId(1));
     // 800 Mbit/s each: more than one may have.
     run(&mut bench, &mut now, 1_000, (1_000, 100));
     assert_eq!(bench.dispatcher.counters().units_drained, 0);
@@ -189,7 +189,7 @@ fn a_lost_unit_is_not_relieved() {
     run(&mut bench, &mut now, 400, (4_000, 10));
     bench.dispatcher.count_drops(now, UnitId(0), 1_000);
     run(&mut bench, &mut now, 200, (4_000, 10));
-    bench.dispatcher.lose_unit(now, UnitId(1), &mut bench.outputs);
+    bench.dispatcher.membership().lose(now, UnitId(1), &mut bench.outputs);
     bench.take();
     run(&mut bench, &mut now, 400, (4_000, 10));
     assert_eq!((flows_of(&bench), bench.take()), (vec![4_000, 0, 0], vec![]));

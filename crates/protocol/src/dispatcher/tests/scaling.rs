@@ -18,7 +18,7 @@ fn with_two_units() -> Bench {
     bench.packet(0, 1, 20_000_000);
     assert_eq!(bench.packet(1, 2, 100).0, UnitId(0), "no room: queued (S44)");
     assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
-    bench.dispatcher.started(2, UnitId(1));
+    bench.dispatcher.membership().started(2, UnitId(1));
     bench
 }
 
@@ -50,9 +50,9 @@ fn a_unit_gets_nothing_before_it_is_ready_and_one_starts_at_a_time() {
         assert_eq!(bench.packet(i, 1 + i as u32, 1500).0, UnitId(0));
     }
     assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
-    bench.dispatcher.started(100, UnitId(2));
+    bench.dispatcher.membership().started(100, UnitId(2));
     assert_eq!(bench.state(2), UnitState::Off, "it was not ordered");
-    bench.dispatcher.started(100, UnitId(1));
+    bench.dispatcher.membership().started(100, UnitId(1));
     assert_eq!(bench.packet(101, 200, 1500).0, UnitId(1));
     assert_eq!(bench.dispatcher.counters().assignments_without_room, 99);
 }
@@ -170,7 +170,7 @@ fn no_owner_is_its_own_target_when_its_flow_was_moved() {
     let mut bench = Bench::new(Config { targets: TargetChoice::First, targets_count: 1, ..config });
     bench.packet(0, 1, 20_000_000);
     bench.packet(1, 2, 100);
-    bench.dispatcher.started(2, UnitId(1));
+    bench.dispatcher.membership().started(2, UnitId(1));
     let (unit, stamp) = bench.packet(3, 3, 100);
     assert_eq!((unit, stamp.targets.unwrap().units()), (UnitId(1), &[UnitId(0)][..]));
     bench.handle_timeout(300 * MS);
@@ -184,7 +184,7 @@ fn flows_of_a_unit_that_drains_are_found_a_part_of_the_table_at_a_time() {
     let mut bench = Bench::new(Config { flows_max: 70_000, ..growing() });
     (0..FLOWS_SCANNED_PER_BUCKET).for_each(|flow| assert_eq!(bench.packet(0, flow, 100).0, UnitId(0)));
     assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
-    bench.dispatcher.started(1, UnitId(1));
+    bench.dispatcher.membership().started(1, UnitId(1));
     (0..10).for_each(|flow| assert_eq!(bench.packet(2, FLOWS_SCANNED_PER_BUCKET + flow, 100).0, UnitId(1)));
     let flows = |bench: &Bench| bench.dispatcher.units().nth(1).unwrap().flows;
     bench.handle_timeout(300 * MS);
@@ -221,7 +221,7 @@ fn buckets_are_balanced_over_units_that_come_and_go() {
             bench.handle_timeout(now);
             for order in bench.take() {
                 match order {
-                    DispatcherOutput::Start(unit) => bench.dispatcher.started(now, unit),
+                    DispatcherOutput::Start(unit) => bench.dispatcher.membership().started(now, unit),
                     DispatcherOutput::Send { to, message: FromDispatcher::Drain } => {
                         bench.handle_message(now, to, FromUnit::Drained);
                     }
@@ -279,9 +279,9 @@ fn a_unit_that_leaves_is_drained_and_not_the_one_in_its_place() {
     for scaling in [ScalingRule::Room, following().scaling] {
         let mut bench = Bench::new(Config { scaling, units_min: 1, idle_ns: MS, ..following() });
         bench.feed(MS, 1, 100);
-        bench.dispatcher.remove_unit(MS, UnitId(0), &mut bench.outputs);
+        bench.dispatcher.membership().remove(MS, UnitId(0), &mut bench.outputs);
         assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(1))]);
-        bench.dispatcher.started(10 * MS, UnitId(1));
+        bench.dispatcher.membership().started(10 * MS, UnitId(1));
         for bucket in 20..60 {
             bench.handle_timeout(bucket * MS);
         }
@@ -303,7 +303,7 @@ fn units_come_and_go_with_all_that_comes() {
             bench.handle_timeout(now);
             for order in bench.take() {
                 match order {
-                    DispatcherOutput::Start(unit) => bench.dispatcher.started(now, unit),
+                    DispatcherOutput::Start(unit) => bench.dispatcher.membership().started(now, unit),
                     DispatcherOutput::Send { to, message: FromDispatcher::Drain } => {
                         bench.handle_message(now, to, FromUnit::Drained)
                     }
@@ -334,7 +334,7 @@ fn an_idle_unit_is_drained_while_others_are_full_if_one_of_them_has_room() {
         (0..3)
             .for_each(|flow| assert_eq!(bench.packet(flow, flow as u32, 20_000_000).0, UnitId(flow as u16)));
         bench.packet(3, 3, 100);
-        bench.dispatcher.started(4, UnitId(3));
+        bench.dispatcher.membership().started(4, UnitId(3));
         let mut now = MS;
         while now < 400 * MS {
             now += MS / 2;
@@ -386,9 +386,9 @@ fn a_flow_does_not_return_to_a_unit_that_refused_its_state() {
     };
     assert_eq!(next(&mut bench, 4), [0, 0, 0, 0], "nothing else is active");
     bench.take();
-    bench.dispatcher.start_for_room(&mut bench.outputs);
+    bench.dispatcher.membership().add(&mut bench.outputs);
     assert_eq!(bench.take(), [DispatcherOutput::Start(UnitId(2))]);
-    bench.dispatcher.started(10, UnitId(2));
+    bench.dispatcher.membership().started(10, UnitId(2));
     let units = next(&mut bench, 9);
     assert!(units.contains(&2) && !units.contains(&1), "{units:?}");
 }

@@ -1,178 +1,168 @@
-//! The epochs of a flow that the unit owns, and the state that each begins with.
+//! The epochs of a flow that the unit owns and has not finished.
 
-use telemetry::event;
+use std::collections::VecDeque;
 
-use crate::message::{Epoch, FromPeer, RefuseReason, UnitId, Watermark};
-
-use super::{Context, Flow, State, Unacceptable};
+use super::Unacceptable;
+use crate::message::{Epoch, FlowRecord, UnitId, Version, Watermark};
 use crate::unit::{
-    DropCause, Engine, OWNERSHIPS_MAX,
+    OWNERSHIPS_MAX,
     ownership::{Ownership, StateSource, Successor},
+    replicas::is_exact,
 };
 
-impl Flow {
-    pub(super) fn find(&self, epoch: Epoch) -> Option<&Ownership> {
-        let first = self.ownerships.front()?;
-        if first.epoch == epoch {
+/// The epochs that the unit owns and has not finished, in order. Few flows ever have more than one
+/// at a time.
+#[derive(Clone, Debug, Hash)]
+pub(super) struct Ownerships(VecDeque<Ownership>);
+
+impl Ownerships {
+    /// Creates a list without epochs, with room for one.
+    pub fn new() -> Ownerships {
+        Ownerships(VecDeque::with_capacity(1))
+    }
+
+    /// Takes the memory of a list, which has no epochs, for another one.
+    pub fn take_memory(&mut self) -> Ownerships {
+        Ownerships(std::mem::take(&mut self.0))
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the first one: its state is here, or the next to come.
+    #[inline]
+    pub fn first(&self) -> Option<&Ownership> {
+        self.0.front()
+    }
+
+    /// Returns the first one, to be changed.
+    pub fn first_mut(&mut self) -> Option<&mut Ownership> {
+        self.0.front_mut()
+    }
+
+    /// Returns the next owner after the first epoch, once known.
+    pub fn next_owner(&self) -> Option<Successor> {
+        self.first()?.next()
+    }
+
+    /// Returns true if there is one, without a next owner.
+    pub fn is_only_one(&self) -> bool {
+        self.len() == 1 && self.next_owner().is_none()
+    }
+
+    /// Returns the ownership of an epoch.
+    pub fn find(&self, epoch: Epoch) -> Option<&Ownership> {
+        let first = self.0.front()?;
+        if first.epoch() == epoch {
             return Some(first); // Few flows ever have more than one.
         }
-        let at = self.ownerships.binary_search_by_key(&epoch, |ownership| ownership.epoch).ok()?;
-        self.ownerships.get(at)
+        let at = self.0.binary_search_by_key(&epoch, Ownership::epoch).ok()?;
+        self.0.get(at)
     }
 
-    /// Returns the position of an epoch's ownership, which is created if there is none.
-    pub(super) fn admit(&mut self, epoch: Epoch) -> Result<usize, Unacceptable> {
-        self.is_quiescent = false;
-        if self.ownerships.front().is_some_and(|first| first.epoch == epoch) {
-            return Ok(0);
-        }
-        match self.ownerships.binary_search_by_key(&epoch, |ownership| ownership.epoch) {
-            Ok(at) => Ok(at),
-            Err(_) if self.ownerships.len() >= OWNERSHIPS_MAX => Err(Unacceptable),
+    /// Returns the ownership of the epoch before this one.
+    pub fn before(&self, epoch: Epoch) -> Option<&Ownership> {
+        self.find(epoch.checked_sub(1)?)
+    }
+
+    /// Returns an epoch's ownership, which is created if there is none.
+    pub fn admit(&mut self, epoch: Epoch) -> Result<&mut Ownership, Unacceptable> {
+        let found = match self.0.front() {
+            Some(first) if first.epoch() == epoch => Ok(0),
+            _ => self.0.binary_search_by_key(&epoch, Ownership::epoch),
+        };
+        let at = match found {
+            Ok(at) => at,
+            Err(_) if self.0.len() >= OWNERSHIPS_MAX => return Err(Unacceptable),
             Err(at) => {
-                self.ownerships.insert(at, Ownership::new(epoch));
-                Ok(at)
+                self.0.insert(at, Ownership::new(epoch));
+                at
             }
-        }
+        };
+        self.0.get_mut(at).ok_or(Unacceptable)
     }
 
-    /// Notes an epoch and the place of its state. Once the place is known, the state is fetched.
-    pub(super) fn learn<E: Engine>(
-        &mut self,
-        epoch: Epoch,
-        start: StateSource,
-        cx: &mut Context<'_, E>,
-    ) -> Result<(), Unacceptable> {
-        let at = self.admit(epoch)?;
-        // Packets of the first epoch name no place.
-        let start = if epoch == 1 { StateSource::New } else { start };
-        let ownership = &mut self.ownerships[at];
-        if ownership.start == StateSource::Unknown && start != StateSource::Unknown {
-            ownership.start = start;
-            self.begin(epoch, start, cx)?;
-        }
-        Ok(())
-    }
-
-    /// Gets the state that an epoch begins with, or requests it (S49, S60).
-    pub(super) fn begin<E: Engine>(
-        &mut self,
-        epoch: Epoch,
-        start: StateSource,
-        cx: &mut Context<'_, E>,
-    ) -> Result<(), Unacceptable> {
-        match start {
-            StateSource::Unknown => {}
-            StateSource::New => {
-                let mark = self.state.map(|state| state.mark).unwrap_or_default();
-                if self.restore(&[], cx).is_ok() {
-                    self.take(epoch, mark, cx);
-                }
-            }
-            // No packet of the previous epoch follows this one on its way here: it counts as
-            // released.
-            StateSource::From { previous, last } if previous == cx.id() || self.has_before(epoch) => {
-                let (now_ns, me) = (cx.now_ns, cx.id());
-                self.succession(epoch, me, last, cx)?.released_ns.get_or_insert(now_ns);
-            }
-            StateSource::From { previous, last } => {
-                let copy = cx.replicas.take_exact(self.id.index, &mut cx.copy, last);
-                if let Some((version, record)) = copy {
-                    if self.restore(&record.bytes, cx).is_ok() {
-                        cx.counters.seamless += 1;
-                        self.take(epoch, record.watermark, cx);
-                        self.keep_taken(version, record, (epoch, previous), cx);
-                        cx.out.to_units.push((previous, FromPeer::StateAck { flow: self.id, epoch }));
-                        return Ok(());
-                    }
-                    cx.counters.replicas_refused += 1;
-                }
-                self.ask(previous, epoch, last, cx);
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns true if this unit owns the previous epoch although packets name another owner, which
-    /// has refused the state.
-    fn has_before(&self, epoch: Epoch) -> bool {
-        epoch.checked_sub(1).is_some_and(|before| self.find(before).is_some())
-    }
-
-    pub(super) fn ask<E: Engine>(&self, previous: UnitId, epoch: Epoch, last: u64, cx: &mut Context<'_, E>) {
-        cx.counters.pulls_sent += 1;
-        event::handover_asked(&self.id, epoch.into(), &previous);
-        cx.out.to_units.push((previous, self.pull_of(epoch, last, false, cx)));
-    }
-
-    /// Notes the owner of an epoch, which may be this unit again; this unit owned the previous one.
-    pub(super) fn succession<E: Engine>(
-        &mut self,
-        epoch: Epoch,
-        owner: UnitId,
-        last: u64,
-        cx: &mut Context<'_, E>,
-    ) -> Result<&mut Successor, Unacceptable> {
-        if epoch < 2 {
-            return Err(Unacceptable);
-        }
-        if owner == cx.id() {
-            let at = self.admit(epoch)?;
-            self.ownerships[at].start = StateSource::From { previous: owner, last };
-        }
-        self.learn(epoch - 1, StateSource::Unknown, cx)?;
-        let at = self.admit(epoch - 1)?;
-        Ok(self.ownerships[at].next.get_or_insert(Successor::new(owner, last)))
-    }
-
-    /// Accepts the state that an epoch begins with. Everything before it is finished.
-    pub(super) fn take<E: Engine>(&mut self, epoch: Epoch, mark: Watermark, cx: &mut Context<'_, E>) {
+    /// Makes an epoch the first one, and forgets the earlier ones: its state is here. That is
+    /// allowed even beyond the limit, because the others wait for it.
+    pub fn begin_with(&mut self, epoch: Epoch) {
         self.forget_before(epoch);
-        if self.ownerships.front().is_none_or(|first| first.epoch != epoch) {
-            // Even beyond the limit: it is the first one, and the others wait for it.
-            self.ownerships.push_front(Ownership::new(epoch));
+        if self.first().is_none_or(|first| first.epoch() != epoch) {
+            self.0.push_front(Ownership::new(epoch));
         }
-        self.is_quiescent = false;
-        self.state = Some(State { epoch, mark });
-        self.seen_ns = cx.now_ns;
-        (self.copied, self.copied_anywhere) = (mark.contiguous, 0);
-        self.proposed_ns = None;
-        match cx.config.deltas {
-            true => cx.replicas.forget_elsewhere(self.id.index, cx.copy),
-            false => _ = cx.replicas.remove(self.id.index, &mut cx.copy),
-        }
-        self.drop_before(epoch, cx);
-        self.report_arrival(epoch, cx);
     }
 
     /// Forgets the ownerships of earlier epochs.
-    pub(super) fn forget_before(&mut self, epoch: Epoch) {
-        while self.ownerships.pop_front_if(|first| first.epoch < epoch).is_some() {}
+    pub fn forget_before(&mut self, epoch: Epoch) {
+        while self.0.pop_front_if(|first| first.epoch() < epoch).is_some() {}
     }
 
-    /// Drops pending packets of earlier epochs: the state covers them.
-    pub(super) fn drop_before<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
-        while let Some(waiting) = self.pending.take_before(epoch, cx.slab) {
-            cx.drop(DropCause::Stale, waiting.stamp, waiting.packet);
+    /// Removes the first one if it is that of this epoch.
+    pub fn take_first(&mut self, epoch: Epoch) -> Option<Ownership> {
+        self.0.pop_front_if(|first| first.epoch() == epoch)
+    }
+
+    /// Removes the last one if it is that of this epoch or a later one.
+    pub fn take_last_from(&mut self, epoch: Epoch) -> Option<Ownership> {
+        self.0.pop_back_if(|last| last.epoch() >= epoch)
+    }
+
+    /// Returns the last epoch.
+    pub fn last_epoch(&self) -> Option<Epoch> {
+        self.0.back().map(Ownership::epoch)
+    }
+
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// Returns true if a state that one of them begins with covers this seq.
+    pub fn start_at_or_behind(&self, seq: u64) -> bool {
+        self.0.iter().any(|ownership| ownership.starts_at_or_behind(seq))
+    }
+
+    /// Returns the epoch, previous owner and last seq before it of the next ownership, if its state
+    /// must come from another unit than `me`. While the next owner of a state that is here is
+    /// unknown, it may never be handed on.
+    #[inline]
+    pub fn awaited(&self, is_state_here: bool, me: UnitId) -> Option<(Epoch, UnitId, u64)> {
+        let first = self.0.front()?;
+        let next = match is_state_here {
+            false => first,
+            true if first.next().is_none() => self.0.get(1)?,
+            true => return None,
+        };
+        match next.start() {
+            StateSource::From { previous, last } if previous != me => Some((next.epoch(), previous, last)),
+            _ => None,
         }
     }
 
-    /// Passes the state to the engine; no bytes stand for a new flow.
-    ///
-    /// # Errors
-    ///
-    /// The engine's reason if it refuses the state. Nothing has changed.
-    pub(super) fn restore<E: Engine>(
-        &mut self,
-        bytes: &[u8],
-        cx: &mut Context<'_, E>,
-    ) -> Result<(), RefuseReason> {
-        if !bytes.is_empty() {
-            return cx.engine.restore(cx.now_ns, self.id, bytes);
-        }
-        if self.state.is_some() {
-            cx.engine.forget(cx.now_ns, self.id, false);
-        }
-        Ok(())
+    /// Returns the last epoch that begins with exactly this replica, and its previous owner, of
+    /// those that `is_candidate` accepts.
+    pub fn beginning_with(
+        &self,
+        version: Version,
+        record: &FlowRecord,
+        is_candidate: impl Fn(&(Epoch, UnitId)) -> bool,
+    ) -> Option<(Epoch, UnitId)> {
+        self.0.iter().rev().find_map(|ownership| match ownership.start() {
+            StateSource::From { previous, last }
+                if ownership.epoch() > version.epoch && is_exact(record, last) =>
+            {
+                Some((ownership.epoch(), previous)).filter(&is_candidate)
+            }
+            _ => None,
+        })
+    }
+
+    /// Returns the next owner if it is another unit than `me` and the state covers all of the first
+    /// epoch.
+    pub fn ready_successor(&self, mark: Watermark, me: UnitId) -> Option<Successor> {
+        self.next_owner().filter(|next| next.owner() != me && mark.covers(next.last()))
     }
 }

@@ -30,34 +30,28 @@ impl Flow {
         reason: RefuseReason,
         cx: &mut Context<'_, E>,
     ) -> Tombstone {
-        self.is_quiescent = false;
-        self.forget_before(epoch);
-        if self.state.take().is_some() {
-            cx.engine.forget(cx.now_ns, self.id, false); // Of an earlier epoch: the holder is past it.
-        }
-        self.drop_before(epoch, cx);
-        let given_back = self.ownerships.pop_front_if(|first| first.epoch == epoch);
-        let last = match given_back.map(|ownership| ownership.start) {
+        self.ownerships.forget_before(epoch);
+        self.packets.take_state(false, cx); // Of an earlier epoch: the holder is past it.
+        self.packets.drop_before(epoch, cx);
+        let given_back = self.ownerships.take_first(epoch);
+        let last = match given_back.map(|ownership| ownership.start()) {
             Some(StateSource::From { last, .. }) => last,
             Some(StateSource::Unknown | StateSource::New) | None => covered,
         };
         let tombstone = Tombstone { epoch, owner: holder, last, refused: Some(reason) };
-        while let Some(waiting) = self.pending.take_before(epoch.saturating_add(1), cx.slab) {
-            tombstone.forward(waiting.stamp, waiting.packet, cx);
-        }
-        if let Some(next) = given_back.and_then(|ownership| ownership.next)
+        self.packets.forward_before(epoch.saturating_add(1), &tombstone, cx);
+        if let Some(next) = given_back.and_then(|ownership| ownership.next())
             && let Some(epoch) = epoch.checked_add(1)
         {
-            let is_released = next.released_ns.is_some();
-            let (flow, owner, last, has) = (self.id, next.owner, next.last, next.has);
-            let pull = FromPeer::Pull { flow, epoch, owner, last, again: is_released, has };
-            cx.out.to_units.push((holder, pull));
+            let again = next.released_ns().is_some();
+            let (flow, owner, last, has) = (cx.flow, next.owner(), next.last(), next.has());
+            cx.out.to_units.push((holder, FromPeer::Pull { flow, epoch, owner, last, again, has }));
         }
         tombstone
     }
 
-    /// Goes on as the owner of an epoch whose owner has refused the state. False if the state is
-    /// not here, or went to another unit.
+    /// Continues as the owner of an epoch after its owner has refused the state. False if the state
+    /// is not here, or went to another unit.
     pub fn take_back<E: Engine>(
         &mut self,
         epoch: Epoch,
@@ -65,29 +59,33 @@ impl Flow {
         record: &FlowRecord,
         cx: &mut Context<'_, E>,
     ) -> Result<bool, Unacceptable> {
-        let is_own = self.state.is_some_and(|state| state.epoch.checked_add(1) == Some(epoch));
-        let next = self.ownerships.front().and_then(|ownership| ownership.next);
-        let Some(next) = next.filter(|next| is_own && next.owner == refuser && next.answered.is_some())
+        let here = self.packets.state();
+        let is_own = here.is_some_and(|state| state.epoch.checked_add(1) == Some(epoch));
+        let next = self.ownerships.next_owner();
+        let Some(next) = next.filter(|next| is_own && next.owner() == refuser && next.answered().is_some())
         else {
             return Ok(false);
         };
-        let at = self.admit(epoch)?;
-        let me = cx.id();
-        self.ownerships[at].start = StateSource::From { previous: me, last: next.last };
-        if let Some(first) = self.ownerships.front_mut() {
-            first.next = Some(Successor { released_ns: Some(cx.now_ns), ..Successor::new(me, next.last) });
+        self.packets.disturb();
+        let (me, last) = (cx.id(), next.last());
+        self.ownerships.admit(epoch)?.set_start(StateSource::From { previous: me, last });
+        if let Some(first) = self.ownerships.first_mut() {
+            let mut next = Successor::new(me, last);
+            next.release(cx.now_ns);
+            first.set_next(next);
         }
         cx.counters.states_returned += 1;
-        if self.restore(&record.bytes, cx).is_err() {
+        if cx.restore(&record.bytes, here.is_some()).is_err() {
             cx.counters.states_lost += 1;
-            event::state_lost(&self.id);
+            event::state_lost(&cx.flow);
         }
         if let Some(after) = epoch.checked_add(1)
             && let Some(StateSource::From { previous, last }) =
-                self.find(after).map(|ownership| ownership.start)
+                self.ownerships.find(after).map(|ownership| ownership.start())
             && previous == refuser
         {
-            self.succession(after, me, last, cx)?.released_ns.get_or_insert(cx.now_ns);
+            let now_ns = cx.now_ns;
+            self.succession(after, me, last, cx)?.release(now_ns);
         }
         self.pump(cx);
         Ok(true)

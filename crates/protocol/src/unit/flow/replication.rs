@@ -2,18 +2,51 @@
 
 use crate::message::{Epoch, FlowRecord, FromPeer, ReplicaTargets, StateDelta, UnitId, Version};
 
-use super::{Context, Flow};
-use crate::unit::{
-    Engine,
-    ownership::StateSource,
-    replicas::{Kept, is_exact},
-};
+use super::{Context, State};
+use crate::unit::{Engine, replicas::Kept};
 
-impl Flow {
+/// The replicas of a flow that were sent, and where the next ones go.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Replication {
+    /// The seq that the targets' last replicas cover.
+    copied: u64,
+    /// Targets of the next replica, as the last packet has them (S54).
+    targets: ReplicaTargets,
+    /// The seq that the last replica covers, of all that were sent in this epoch.
+    copied_anywhere: u64,
+}
+
+impl Replication {
+    pub fn new() -> Replication {
+        Replication { copied: 0, targets: ReplicaTargets::NONE, copied_anywhere: 0 }
+    }
+
+    /// Begins an epoch with a state that covers this seq.
+    pub fn begin(&mut self, seq: u64) {
+        (self.copied, self.copied_anywhere) = (seq, 0);
+    }
+
+    /// Returns the targets of the next replica.
+    #[inline]
+    pub fn targets(&self) -> &ReplicaTargets {
+        &self.targets
+    }
+
+    /// Sets the targets of the next replica.
+    #[inline]
+    pub fn set_targets(&mut self, targets: ReplicaTargets) {
+        self.targets = targets;
+    }
+
+    /// Returns true if targets lack what a state up to this seq has.
+    pub fn has_news(&self, seq: u64) -> bool {
+        seq > self.copied && self.targets != ReplicaTargets::NONE
+    }
+
     /// Sends replicas to the targets (S51, S54).
-    pub(super) fn copy_ahead<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        let Some(state) = self.state else { return };
-        let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
+    pub fn copy_ahead<E: Engine>(&mut self, state: State, cx: &mut Context<'_, E>) {
+        let (flow, epoch, record) = (cx.flow, state.epoch, cx.record(state.mark));
         (self.copied, self.copied_anywhere) = (state.mark.contiguous, state.mark.contiguous);
         if cx.config.deltas {
             return self.copy_changes(epoch, record, cx);
@@ -33,13 +66,12 @@ impl Flow {
     /// Sends a replica to the unit that is about to be the owner, and keeps the version: the state
     /// itself can then be sent as changes to it. Not if replicas of the version have been sent
     /// before: the state may have changed since, without a packet, and a unit keeps its first one.
-    pub fn copy_to<E: Engine>(&mut self, to: UnitId, cx: &mut Context<'_, E>) {
-        let Some(state) = self.state else { return };
-        let (flow, epoch, record) = (self.id, state.epoch, self.record(cx));
+    pub fn copy_to<E: Engine>(&mut self, to: UnitId, state: State, cx: &mut Context<'_, E>) {
+        let (flow, epoch, record) = (cx.flow, state.epoch, cx.record(state.mark));
         let version = Version { epoch, seq: record.watermark.contiguous };
         match state.mark.contiguous > self.copied_anywhere {
-            true => self.keep(version, record.clone(), ReplicaTargets::of_distinct([to].into_iter()), cx),
-            false => _ = cx.replicas.remove(self.id.index, &mut cx.copy),
+            true => cx.keep_copy(version, record.clone(), ReplicaTargets::of_distinct([to].into_iter())),
+            false => _ = cx.replicas.remove(flow.index, &mut cx.copy),
         }
         self.copied_anywhere = state.mark.contiguous;
         cx.send_copy(to, FromPeer::Replicate { flow, epoch, record, is_reported: true });
@@ -48,11 +80,11 @@ impl Flow {
     /// Sends deltas against the version that a target has, or against the empty state, whichever is
     /// smaller; whole states where no delta is smaller.
     fn copy_changes<E: Engine>(&self, epoch: Epoch, record: FlowRecord, cx: &mut Context<'_, E>) {
-        let (flow, index) = (self.id, self.id.index);
+        let flow = cx.flow;
         let version = Version { epoch, seq: record.watermark.contiguous };
         let since = |base, old: &[u8]| StateDelta::of((base, old), (version, &record.bytes));
         let since_beginning = since(Version::BEGINNING, &[]);
-        let known = cx.replicas.copy(index, cx.copy).and_then(|(base, old, elsewhere)| {
+        let known = cx.replicas.copy(flow.index, cx.copy).and_then(|(base, old, elsewhere)| {
             let is_any = elsewhere.is_all() || !elsewhere.units().is_empty();
             let delta = is_any.then(|| since(base, &old.bytes))??;
             Some((*elsewhere, delta))
@@ -72,81 +104,52 @@ impl Flow {
         for &unit in self.targets.units().iter().filter(|&&unit| unit != cx.config.id) {
             cx.send_copy(unit, message(&|elsewhere| elsewhere.contains(unit)));
         }
-        self.keep(version, record, self.targets, cx);
+        cx.keep_copy(version, record, self.targets);
     }
 
+    /// Returns what determines the unit's behaviour, to be hashed.
+    pub fn summary(&self) -> (bool, &[UnitId], u64, u64) {
+        (self.targets.is_all(), self.targets.units(), self.copied, self.copied_anywhere)
+    }
+}
+
+impl<E: Engine> Context<'_, E> {
     /// Keeps the version that other units have, as the base of later deltas.
-    fn keep<E: Engine>(
-        &self,
-        version: Version,
-        record: FlowRecord,
-        elsewhere: ReplicaTargets,
-        cx: &mut Context<'_, E>,
-    ) {
-        let (index, max_bytes) = (self.id.index, cx.config.replica_bytes_max);
-        match cx.replicas.keep((index, &mut cx.copy), version, record, elsewhere, max_bytes) {
-            Kept::Yes { evicted } => cx.counters.replicas_evicted += evicted,
-            Kept::No => _ = cx.replicas.remove(index, &mut cx.copy),
+    fn keep_copy(&mut self, version: Version, record: FlowRecord, elsewhere: ReplicaTargets) {
+        let (index, max_bytes) = (self.flow.index, self.config.replica_bytes_max);
+        match self.replicas.keep((index, &mut self.copy), version, record, elsewhere, max_bytes) {
+            Kept::Yes { evicted } => self.counters.replicas_evicted += evicted,
+            Kept::No => _ = self.replicas.remove(index, &mut self.copy),
         }
     }
 
     /// Keeps an accepted replica as a base of deltas if it came from the previous owner, which has
     /// it, too.
-    pub(super) fn keep_taken<E: Engine>(
-        &self,
-        version: Version,
-        record: FlowRecord,
-        (epoch, previous): (Epoch, UnitId),
-        cx: &mut Context<'_, E>,
-    ) {
-        if cx.config.deltas && version.epoch.checked_add(1) == Some(epoch) {
-            self.keep(version, record, ReplicaTargets::of_distinct([previous].into_iter()), cx);
-        }
-    }
-
-    /// Sends the whole state of a version to a unit that lacks a delta's base, unless a later
-    /// version exists.
-    pub fn send_whole<E: Engine>(&self, version: Version, unit: UnitId, cx: &mut Context<'_, E>) {
-        let is_owner = self.owned().is_some_and(|(epoch, _)| epoch == version.epoch);
-        let copy = cx.replicas.copy(self.id.index, cx.copy).filter(|&(last, ..)| is_owner && last == version);
-        let Some((_, record, _)) = copy else {
-            cx.counters.messages_stale += 1;
-            return;
-        };
-        let record = record.clone();
-        let (flow, epoch) = (self.id, version.epoch);
-        cx.send_copy(unit, FromPeer::Replicate { flow, epoch, record, is_reported: false });
-    }
-
-    /// Uses an arriving replica if it is the awaited state (S53); returns it otherwise.
-    pub fn replica<E: Engine>(
+    pub(super) fn keep_taken(
         &mut self,
         version: Version,
         record: FlowRecord,
-        cx: &mut Context<'_, E>,
-    ) -> Option<FlowRecord> {
-        let found = self.ownerships.iter().rev().find_map(|ownership| match ownership.start {
-            StateSource::From { previous, last }
-                if ownership.epoch > version.epoch && is_exact(&record, last) =>
-            {
-                Some((ownership.epoch, previous))
-                    .filter(|_| previous != cx.id() && !self.is_past(ownership.epoch))
-            }
-            _ => None,
-        });
-        let Some((epoch, previous)) = found.filter(|_| self.restore(&record.bytes, cx).is_ok()) else {
-            return Some(record);
-        };
-        cx.counters.overtaken_by_replica += 1;
-        self.take(epoch, record.watermark, cx);
-        self.keep_taken(version, record, (epoch, previous), cx);
-        cx.out.to_units.push((previous, FromPeer::StateAck { flow: self.id, epoch }));
-        self.pump(cx);
-        None
+        (epoch, previous): (Epoch, UnitId),
+    ) {
+        if self.config.deltas && version.epoch.checked_add(1) == Some(epoch) {
+            self.keep_copy(version, record, ReplicaTargets::of_distinct([previous].into_iter()));
+        }
     }
-}
 
-impl<E: Engine> Context<'_, E> {
+    /// Sends the whole state of a version, of the epoch that the unit owns, to a unit that lacks a
+    /// delta's base, unless a later version exists.
+    pub fn send_whole(&mut self, version: Version, owned: Option<Epoch>, unit: UnitId) {
+        let is_owner = owned.is_some_and(|epoch| epoch == version.epoch);
+        let copy = self.replicas.copy(self.flow.index, self.copy);
+        let Some((_, record, _)) = copy.filter(|&(last, ..)| is_owner && last == version) else {
+            self.counters.messages_stale += 1;
+            return;
+        };
+        let record = record.clone();
+        let (flow, epoch) = (self.flow, version.epoch);
+        self.send_copy(unit, FromPeer::Replicate { flow, epoch, record, is_reported: false });
+    }
+
     fn send_copy(&mut self, unit: UnitId, message: FromPeer) {
         self.count_copy(&message);
         self.out.to_units.push((unit, message));

@@ -131,7 +131,7 @@ impl Trial {
     fn packet(&mut self, key: &FlowKey, len: u32) -> Dispatched {
         let hash = self.hasher.hash(key);
         self.dispatcher.prefetch(hash);
-        self.dispatcher.prefetch_flow(hash);
+        self.dispatcher.guess(hash);
         self.witness.sees(self.now_ns);
         self.dispatcher.handle_packet(self.now_ns, PacketArrival { key, hash, len }, &mut self.outputs)
     }
@@ -143,7 +143,7 @@ impl Trial {
 
     fn started(&mut self, unit: UnitId) {
         self.witness.sees(self.now_ns);
-        self.dispatcher.started(self.now_ns, unit);
+        self.dispatcher.membership().started(self.now_ns, unit);
         if let Some(state @ UnitState::Starting) = self.witness.states.get_mut(unit.index()) {
             *state = UnitState::Active;
         }
@@ -181,15 +181,15 @@ impl Trial {
     /// Migrates a flow; the outputs must be those of the result.
     fn migrate(&mut self, nth: usize, to: Option<UnitId>) {
         let Some((flow, seen)) = self.nth(nth) else { return };
-        let status = self.dispatcher.flow_status(flow).unwrap();
+        let status = self.dispatcher.flows().status(flow).unwrap();
         assert_eq!((status.owner, status.epoch, status.packets), (seen.owner, seen.epoch, seen.seq));
         self.witness.sees(self.now_ns);
-        match self.dispatcher.migrate(self.now_ns, flow, to, &mut self.outputs) {
+        match self.dispatcher.migrations().migrate(self.now_ns, flow, to, &mut self.outputs) {
             Ok(moved) => {
                 assert!(moved.from == seen.owner && to.is_none_or(|to| to == moved.to));
                 assert_eq!((moved.epoch, self.outputs.len()), (seen.epoch + 1, 2));
                 assert_eq!(self.witness.states[moved.to.index()], UnitState::Active);
-                assert!(!self.dispatcher.has_refused(flow, moved.to));
+                assert!(!self.dispatcher.flows().has_refused(flow, moved.to));
             }
             Err(_) => assert_eq!(self.outputs, []),
         }
@@ -200,14 +200,14 @@ impl Trial {
         self.witness.sees(self.now_ns);
         let active = self.witness.states.iter().filter(|&&state| state == UnitState::Active).count();
         let is_active = self.witness.states.get(unit.index()) == Some(&UnitState::Active);
-        let drained = self.dispatcher.drain_unit(self.now_ns, unit, &mut self.outputs);
+        let drained = self.dispatcher.membership().drain(self.now_ns, unit, &mut self.outputs);
         assert_eq!(drained.is_ok(), is_active && active > 1, "{drained:?}");
         self.witness.is_operated |= drained.is_ok();
     }
 
     fn resume(&mut self, unit: UnitId) {
         self.witness.sees(self.now_ns);
-        let resumed = self.dispatcher.resume_unit(self.now_ns, unit);
+        let resumed = self.dispatcher.membership().resume(self.now_ns, unit);
         match self.witness.states.get_mut(unit.index()) {
             Some(state @ UnitState::Draining) => {
                 assert_eq!(resumed, Ok(()));
@@ -235,7 +235,7 @@ impl Trial {
 
     fn alias(&mut self, nth: usize, alias: &FlowKey) {
         let Some((flow, _)) = self.nth(nth) else { return };
-        if let Err(taken) = self.dispatcher.set_alias(flow, alias, self.hasher.hash(alias)) {
+        if let Err(taken) = self.dispatcher.aliases().set(flow, alias, self.hasher.hash(alias)) {
             assert!(taken.by != flow && self.witness.flows.contains_key(&taken.by));
         }
     }
@@ -387,11 +387,11 @@ impl Witness {
             assert_eq!(status.flows as usize, flows, "{}", status.unit);
             assert!(status.load_bps.is_finite() && status.load_bps >= 0.0);
         }
-        assert_eq!(dispatcher.flows() as usize, self.flows.len());
-        assert!(dispatcher.flows() <= self.config.flows_max);
+        assert_eq!(dispatcher.flows().count() as usize, self.flows.len());
+        assert!(dispatcher.flows().count() <= self.config.flows_max);
         let c = dispatcher.counters();
         let ended = c.flows_expired + c.flows_displaced + c.flows_forgotten;
-        assert_eq!(c.flows, ended + u64::from(dispatcher.flows()));
+        assert_eq!(c.flows, ended + u64::from(dispatcher.flows().count()));
         assert!(c.units_drained >= c.units_stopped);
         assert!(c.assignments >= c.assignments_moved);
         assert!(c.assignments_moved >= c.assignments_moved_to_target);

@@ -99,7 +99,7 @@ impl Pair {
             self.dispatcher.units().filter(|unit| runs(unit.state)).map(|unit| unit.unit).collect();
         let unit = running[self.link.below(running.len() as u64) as usize];
         self.world.lose(unit);
-        self.dispatcher.lose_unit(self.world.now_ns, unit, &mut self.outputs);
+        self.dispatcher.membership().lose(self.world.now_ns, unit, &mut self.outputs);
         self.execute();
     }
 
@@ -109,15 +109,23 @@ impl Pair {
         let unit = UnitId(self.link.below(units) as u16);
         let now_ns = self.world.now_ns;
         match self.link.below(8) {
-            0 => drop(self.dispatcher.drain_unit(now_ns, unit, &mut self.outputs)),
-            1 => drop(self.dispatcher.resume_unit(now_ns, unit)),
+            0 => drop(self.dispatcher.membership().drain(now_ns, unit, &mut self.outputs)),
+            1 => drop(self.dispatcher.membership().resume(now_ns, unit)),
             way => {
                 let nth = self.link.below(self.flows.len().max(1) as u64) as usize;
                 let Some(&flow) = self.flows.keys().nth(nth) else { return };
                 let to = (way > 2).then_some(unit);
                 if way > 5 {
-                    _ = self.dispatcher.replicate(now_ns, flow, to, &mut self.outputs, &mut Vec::new());
-                } else if let Ok(moved) = self.dispatcher.migrate(now_ns, flow, to, &mut self.outputs) {
+                    _ = self.dispatcher.migrations().replicate(
+                        now_ns,
+                        flow,
+                        to,
+                        &mut self.outputs,
+                        &mut Vec::new(),
+                    );
+                } else if let Ok(moved) =
+                    self.dispatcher.migrations().migrate(now_ns, flow, to, &mut self.outputs)
+                {
                     self.migrated += 1;
                     assert_ne!(moved.from, moved.to);
                 }
@@ -153,7 +161,7 @@ impl Pair {
                 ticks = 0;
             } else if next_ns != u64::MAX {
                 self.advance_to(next_ns.max(self.world.now_ns));
-            } else if self.forgets && self.dispatcher.flows() > 0 {
+            } else if self.forgets && self.dispatcher.flows().count() > 0 {
                 self.advance_to(self.world.now_ns + DISPLACED_AFTER_NS);
             } else {
                 return;
@@ -197,7 +205,9 @@ impl Pair {
     fn execute(&mut self) {
         for output in std::mem::take(&mut self.outputs) {
             match output {
-                DispatcherOutput::Start(unit) => self.dispatcher.started(self.world.now_ns, unit),
+                DispatcherOutput::Start(unit) => {
+                    self.dispatcher.membership().started(self.world.now_ns, unit)
+                }
                 DispatcherOutput::Stop(_) | DispatcherOutput::Replicated(_) => {}
                 DispatcherOutput::GroupSettled(group) => {
                     let freed: Vec<_> = self.waiting.extract_if(.., |(of, ..)| *of == group).collect();

@@ -6,8 +6,7 @@ use std::{
 };
 
 use protocol::message::{
-    Epoch, FlowId, FromDispatcher, FromPeer, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage,
-    Watermark,
+    Epoch, FlowId, FromDispatcher, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage, Watermark,
 };
 use protocol::unit::{Config, DropCause, Outbox, Unit};
 
@@ -305,43 +304,14 @@ fn print(item: &Item) -> u64 {
     let mut hasher = DefaultHasher::new();
     match item {
         Item::Packet(stamp, _) => (stamp.flow, stamp.seq, stamp.epoch).hash(&mut hasher),
-        Item::Message(UnitMessage::FromDispatcher(message)) => match message {
-            FromDispatcher::Release { flow, epoch, owner, last, start } => {
-                (1, flow, epoch, owner, last).hash(&mut hasher);
-                if let Handover::From { previous, last } = start {
-                    (previous, last).hash(&mut hasher);
-                }
+        Item::Message(message) => {
+            let mut bytes = Vec::new();
+            match message {
+                UnitMessage::FromDispatcher(message) => message.write(&mut bytes),
+                UnitMessage::FromPeer(_, message) => message.write(&mut bytes),
             }
-            FromDispatcher::Adopt { flow, epoch, previous, last } => {
-                (2, flow, epoch, previous, last).hash(&mut hasher)
-            }
-            FromDispatcher::Replicate { flow, epoch, to } => (13, flow, epoch, to).hash(&mut hasher),
-            FromDispatcher::End { flow } => (8, flow).hash(&mut hasher),
-            FromDispatcher::Drain => 9.hash(&mut hasher),
-        },
-        Item::Message(UnitMessage::FromPeer(_, message)) => match message {
-            FromPeer::Pull { flow, epoch, owner, last, again, has } => {
-                (3, flow, epoch, owner, last, again, has).hash(&mut hasher)
-            }
-            FromPeer::State { flow, epoch, record } => {
-                (4, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
-            }
-            FromPeer::Changes { flow, epoch, watermark, delta } => {
-                (14, flow, epoch, watermark, delta).hash(&mut hasher)
-            }
-            FromPeer::StateAck { flow, epoch } => (5, flow, epoch).hash(&mut hasher),
-            FromPeer::Replicate { flow, epoch, record, is_reported } => {
-                (6, flow, epoch, record.watermark, &record.bytes, is_reported).hash(&mut hasher)
-            }
-            FromPeer::Delta { flow, epoch, watermark, delta } => {
-                (11, flow, epoch, watermark, delta).hash(&mut hasher)
-            }
-            FromPeer::NeedFull { flow, version } => (12, flow, version).hash(&mut hasher),
-            FromPeer::End { flow, epoch } => (10, flow, epoch).hash(&mut hasher),
-            FromPeer::Refuse { flow, epoch, record, .. } => {
-                (13, flow, epoch, record.watermark, &record.bytes).hash(&mut hasher)
-            }
-        },
+            (matches!(message, UnitMessage::FromPeer(..)), bytes).hash(&mut hasher);
+        }
     }
     hasher.finish()
 }

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::frame::{ANSWER_LEN, HEAD_LEN, STREAM_ETHER_TYPE, VERSION};
 
-/// Limit on the flows whose answers wait. A flow's answer may displace that of another one, which
-/// keeps what it had.
+/// Limit on flows with pending answers. A flow's answer may displace that of another flow, which
+/// keeps its earlier values.
 pub const ANSWERS_MAX: usize = 65_536;
 
 /// Bits of an attribute value, and the bits of a place that say what it has.
@@ -79,7 +79,7 @@ impl Default for AnswerBoard {
 }
 
 impl AnswerBoard {
-    /// Returns the number of a flow that the program has not heard of.
+    /// Returns the number of a flow that is new to the program.
     pub fn next_number(&self) -> u64 {
         // 2^46 flows take two years at a million per second.
         self.next.fetch_add(1, Ordering::Relaxed) & NUMBER_MAX
@@ -89,7 +89,7 @@ impl AnswerBoard {
         &self.places[flow as usize % ANSWERS_MAX]
     }
 
-    /// The link to the program is up or down.
+    /// Notes that the link to the program is up or down.
     pub fn set_link(&self, is_up: bool) {
         self.is_up.store(is_up, Ordering::Relaxed);
     }

@@ -12,9 +12,9 @@ pub const CHUNK_BYTES_MAX: usize = 1_400;
 pub(super) const VERSION: u8 = 1;
 /// Bytes of the Ethernet header.
 pub(super) const HEAD_LEN: usize = 14;
-/// Bytes of an answer behind it.
+/// Bytes of an answer, after the Ethernet header.
 pub(super) const ANSWER_LEN: usize = 24;
-/// Bytes of the header of a piece behind it.
+/// Bytes of the header of a piece, after the Ethernet header.
 const PIECE_LEN: usize = 24;
 /// Limit on the bytes of a frame.
 pub(super) const FRAME_LEN_MAX: usize = HEAD_LEN + PIECE_LEN + CHUNK_BYTES_MAX;

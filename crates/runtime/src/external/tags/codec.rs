@@ -58,8 +58,8 @@ pub struct TagCodec {
 }
 
 impl TunnelEnds {
-    /// The ends at a side of the n-th node of a policy. Addresses are those that a routed node has
-    /// by default (RFC 6598), Ethernet addresses are local ones.
+    /// Returns the ends at a side of the n-th node of a policy. Addresses are the defaults of a
+    /// routed node (RFC 6598), Ethernet addresses are local ones.
     pub fn of(number: usize, side: usize) -> TunnelEnds {
         let network = number * 2 + side;
         let (high, low) = ((network / 64 % 256) as u8, (network % 64 * 4) as u8);

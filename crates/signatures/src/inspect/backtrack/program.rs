@@ -43,12 +43,12 @@ pub(super) enum Instruction {
         group: u32,
         caseless: bool,
     },
-    /// Begins an atomic group. Its register keeps what there was to return to.
+    /// Begins an atomic group. Its register keeps the length of the backtracking stack.
     Atomic(u32),
     /// Ends an atomic group: its other alternatives are forgotten.
     AtomicEnd(u32),
-    /// Begins a look-around: its registers keep what there was to return to, and the place. If it
-    /// is negated, its failure continues there. Its end is there, too.
+    /// Begins a look-around: its registers keep the length of the backtracking stack, and the
+    /// place. If it is negated, its failure continues there. Its end is there, too.
     LookAround {
         register: u32,
         negated: bool,
@@ -201,7 +201,7 @@ impl Compiler<'_> {
         (self.registers - count) as u32
     }
 
-    /// Appends an instruction whose target is not known yet; returns its place.
+    /// Appends an instruction with its target left open; returns its place.
     fn open(&mut self) -> Result<usize, UnsupportedReason> {
         self.push(Instruction::Match)?;
         Ok(self.code.len() - 1)
@@ -322,7 +322,7 @@ impl Compiler<'_> {
         Some((index * GROUP_REGISTERS) as u32)
     }
 
-    /// Adds an alternative of a lookbehind, whose length must be fixed.
+    /// Adds an alternative of a lookbehind. Its length must be fixed.
     fn behind(&mut self, hir: &Hir) -> Compiled {
         let variable = UnsupportedReason::Expression(ExpressionFeature::VariableLookbehind);
         let length = self.length(hir).ok_or(variable)?;

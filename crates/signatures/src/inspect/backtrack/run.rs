@@ -9,7 +9,7 @@ use crate::inspect::budget::Budget;
 /// each byte, on average, reads the buffer once.
 pub(crate) const INSTRUCTION_BYTES: usize = 16;
 
-/// Maximum of what an expression has to return to. Beyond it, its evaluation is given up.
+/// Maximum entries of an expression's backtracking stack. Beyond it, its evaluation is given up.
 const BACKTRACKS_MAX: usize = 1 << 17;
 
 /// The memory of programs: places to return to, and registers.
@@ -19,7 +19,8 @@ pub(crate) struct Backtracks {
     registers: Vec<usize>,
 }
 
-/// A thing to do when an alternative fails, the last one first.
+/// An entry of the backtracking stack. When an alternative fails, entries are executed, the last
+/// one first.
 #[derive(Clone, Copy, Debug)]
 enum Backtrack {
     /// Tries another alternative: an instruction, and its place in the input.

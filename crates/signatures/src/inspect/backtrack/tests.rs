@@ -41,7 +41,7 @@ for line in sys.stdin:
 /// An expression with its flags, and a text with the first place.
 type Case = (String, &'static str, usize, Vec<u8>);
 
-/// Returns what PCRE2 says of each case; nothing if it is not there.
+/// Returns PCRE2's result of each case; none if it is not installed.
 fn pcre2(cases: &[Case]) -> Option<Vec<String>> {
     let mut command = Command::new("python3");
     command.args(["-c", PCRE2]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());

@@ -34,7 +34,7 @@ pub struct Oracle<'a> {
 }
 
 impl<'a> Oracle<'a> {
-    /// `work` limits the matches tried; an expression counts for more.
+    /// Creates a matcher. `work` limits the matches tried; an expression counts for more.
     pub fn new(matches: &'a [PayloadMatch], bytes: &'a [u8], start: u64, work: u64) -> Self {
         let expressions = matches.iter().map(|one| match one {
             PayloadMatch::Pcre(pcre) => compile(pcre),

@@ -32,7 +32,7 @@ pub fn check(text: &str, rule: &Rule) {
     check_at(HOME, text, rule);
 }
 
-/// The same with another `$HOME_NET`.
+/// Does the same with another `$HOME_NET`.
 pub fn check_at(home: &str, text: &str, rule: &Rule) {
     let (header, _) = text.split_once('(').unwrap();
     header::check(header, home, rule);
