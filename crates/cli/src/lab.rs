@@ -6,6 +6,7 @@ mod show;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use ::lab::page::ResultPage;
 use ::lab::{
     Experiment, ExperimentOutcome, Lab, RuleFiles, RunLength, RunProgress, SettingsSweep, TuningOutcome,
     experiments, sweeps,
@@ -208,7 +209,7 @@ fn run_all(experiments: &[Experiment], options: &Options) -> anyhow::Result<Exit
     for experiment in experiments {
         bar.suspend(|| say!("rivulet: {}: {}", experiment.id, experiment.title));
         let outcome = experiment.run(&mut lab);
-        write(out, &outcome, &options.again())?;
+        write(out, (experiment, &outcome), &options.again())?;
         if !json {
             bar.suspend(|| output::print(&show::outcome(&outcome)))?;
         }
@@ -274,10 +275,14 @@ fn verdict(failures: usize) -> ExitCode {
 }
 
 /// Writes the files of an outcome; `options` reproduce it.
-fn write(dir: &Path, outcome: &ExperimentOutcome, options: &str) -> anyhow::Result<()> {
+fn write(
+    dir: &Path,
+    (experiment, outcome): (&Experiment, &ExperimentOutcome),
+    options: &str,
+) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(outcome)? + "\n";
-    let page = markdown::page(outcome, options);
-    let files = [("csv", outcome.csv()), ("json", json), ("svg", outcome.svg()?), ("md", page)];
+    let page = ResultPage::of(outcome, options).write(experiment, None)?;
+    let files = [("csv", outcome.csv()), ("json", json), ("svg", outcome.svg()), ("md", page)];
     write_files(&dir.join(outcome.id), &files)
 }
 

@@ -42,6 +42,8 @@ pub struct ChartSeries {
     pub mark: ChartMark,
     /// Its points.
     pub points: Vec<(f64, f64)>,
+    /// Values that papers print.
+    pub published: Vec<(f64, f64)>,
 }
 
 /// The mark of a series.
@@ -55,6 +57,9 @@ pub enum ChartMark {
     Points,
     /// Bars from the axis, side by side with those of other series.
     Bars,
+    /// Boxes from the 25th to the 75th percentile, with a line at the median, and whiskers to the
+    /// 1st and the 99th: five points for each, in order.
+    Boxes,
 }
 
 impl ChartAxis {
@@ -82,6 +87,11 @@ impl ChartSeries {
         mark: ChartMark,
         points: impl IntoIterator<Item = (f64, f64)>,
     ) -> ChartSeries {
-        ChartSeries { name: name.into(), mark, points: points.into_iter().collect() }
+        ChartSeries { name: name.into(), mark, points: points.into_iter().collect(), published: Vec::new() }
+    }
+
+    /// The same with values that papers print.
+    pub fn published(self, points: impl IntoIterator<Item = (f64, f64)>) -> ChartSeries {
+        ChartSeries { published: points.into_iter().collect(), ..self }
     }
 }

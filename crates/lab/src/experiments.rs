@@ -44,6 +44,7 @@ mod z03_migration;
 mod z04_controllers;
 mod z07_scaling;
 mod z08_update;
+mod z08_versions;
 mod z09_faults;
 
 use serde::Serialize;
@@ -51,6 +52,8 @@ use serde::Serialize;
 #[cfg(test)]
 pub(crate) use moves::chain;
 pub use tuning::{BestSettings, SettingsSweep, TUNING_SEEDS, TunedBaseline, TuningOutcome, sweeps};
+#[cfg(test)]
+pub(crate) use z08_versions::{REFUSED, first, next};
 
 use crate::chart::FigureChart;
 use crate::outcome::ExperimentOutcome;
@@ -58,7 +61,8 @@ use crate::runs::Lab;
 use crate::table::{CostProfile, FigureTable};
 use crate::verdict::{Claim, ClaimsVerdict};
 
-/// An experiment: what is published, how it is measured again, and what is asked of the result.
+/// An experiment: the published figures, the runs that measure them again, and the claims about the
+/// result.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Experiment {
     /// Its number.
@@ -71,14 +75,32 @@ pub struct Experiment {
     pub published: &'static str,
     /// The runs, and their baselines.
     pub workload: &'static str,
-    /// Claims that compare ours with the published figures.
+    /// Claims that figures printed in the four papers are met, by the same measure.
     pub matches: &'static [Claim],
-    /// Claims that one of our own modes is better.
+    /// Claims that one of our own modes is better than the published algorithm.
     pub beats: &'static [Claim],
-    /// Claims about measurements on the machine itself, judged apart from those about simulations.
+    /// Claims that no figure of the four papers is about: limits of ours, and others' figures.
+    pub checks: &'static [Claim],
+    /// Checks of figures measured on the machine, in an experiment that also simulates. Judged with
+    /// [`Experiment::checks`] if there are such figures.
     pub real: &'static [Claim],
+    /// Its row in the overview.
+    pub summary: OverviewRow,
     #[serde(skip)]
     measure: fn(&mut Lab<'_>) -> Measured,
+    #[serde(skip)]
+    charts: fn(&[FigureTable]) -> Vec<FigureChart>,
+}
+
+/// An experiment's row in the overview of the evaluation.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct OverviewRow {
+    /// The published figure, in short.
+    pub published: &'static str,
+    /// The figures found. `{0|row|metric}` stands for a median of a table, which is counted from 0.
+    pub found: &'static str,
+    /// The main caveat.
+    pub caveat: &'static str,
 }
 
 /// Measurements of an experiment.
@@ -131,22 +153,34 @@ pub fn experiments() -> &'static [Experiment] {
     ]
 }
 
+/// Charts of an experiment that has none of its tables.
+fn no_charts(_: &[FigureTable]) -> Vec<FigureChart> {
+    Vec::new()
+}
+
 impl Experiment {
+    /// Returns the charts that follow from its tables.
+    pub fn charts(&self, tables: &[FigureTable]) -> Vec<FigureChart> {
+        if tables.is_empty() { Vec::new() } else { (self.charts)(tables) }
+    }
+
     /// Runs it, and judges what came of it.
     pub fn run(&self, lab: &mut Lab<'_>) -> ExperimentOutcome {
-        let Measured { tables, charts, notes } = (self.measure)(lab);
-        // Where nothing could be measured, nothing is asked for.
-        let asked = |claims: &'static [Claim]| if tables.is_empty() { &[] } else { claims };
+        let Measured { tables, mut charts, notes } = (self.measure)(lab);
+        charts.extend(self.charts(&tables));
+        // Where nothing could be measured, nothing is claimed.
+        let claimed = |claims: &'static [Claim]| if tables.is_empty() { &[] } else { claims };
         let is_real = tables.iter().any(|table| table.profile == CostProfile::Real);
+        let checks = [claimed(self.checks), if is_real { self.real } else { &[] }].concat();
         ExperimentOutcome {
             id: self.id,
             title: self.title,
             question: self.question,
             published: self.published,
             seeds: lab.seeds(),
-            matched: ClaimsVerdict::of(asked(self.matches), &tables),
-            beaten: ClaimsVerdict::of(asked(self.beats), &tables),
-            real: ClaimsVerdict::of(if is_real { self.real } else { &[] }, &tables),
+            matched: ClaimsVerdict::of(claimed(self.matches), &tables),
+            beaten: ClaimsVerdict::of(claimed(self.beats), &tables),
+            checked: ClaimsVerdict::of(&checks, &tables),
             tables,
             notes,
             charts,

@@ -3,6 +3,7 @@
 
 use std::hint::black_box;
 use std::net::{Ipv4Addr, TcpListener};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -69,6 +70,8 @@ pub struct MoveFaults {
     pub duplicated: u64,
     /// Flows whose state did not arrive: the firewall drops a reply, or the dispatcher counted it.
     pub broken: u64,
+    /// Flows that pass although the policy refuses them.
+    pub passed: u64,
 }
 
 /// The packets of all flows that left, and when those of one flow did.
@@ -177,6 +180,8 @@ pub struct Hosts {
     arrived: u64,
     units: Vec<HostUnit>,
     certificates: Option<TempDir>,
+    /// Flows that the policy refuses.
+    refused: Range<u32>,
 }
 
 impl Hosts {
@@ -186,7 +191,16 @@ impl Hosts {
     ///
     /// If a node cannot start.
     pub fn start(units: u16, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
-        let mut hosts = Hosts::on_units(of_flows(units), units, flows, chain)?;
+        Hosts::start_to_update(units, flows, [chain; 2])
+    }
+
+    /// The same with functions that are [updated](Hosts::update) later: the first, and the next.
+    ///
+    /// # Errors
+    ///
+    /// If a node cannot start.
+    pub fn start_to_update(units: u16, flows: u32, chains: [ChainMaker; 2]) -> Result<Hosts, String> {
+        let mut hosts = Hosts::on_units(of_flows(units), units, flows, chains)?;
         hosts.begin();
         Ok(hosts)
     }
@@ -199,7 +213,7 @@ impl Hosts {
     /// If a node cannot start.
     pub fn replay(config: UnitsConfig, packets: &[Arriving], chain: ChainMaker) -> Result<Report, String> {
         let flows = packets.iter().map(|packet| packet.flow + 1).max().unwrap_or_default();
-        let mut hosts = Hosts::on_units(config, config.units_max, flows, chain)?;
+        let mut hosts = Hosts::on_units(config, config.units_max, flows, [chain; 2])?;
         hosts.await_nodes(config.units_max)?;
         hosts.began = Instant::now();
         for packet in packets {
@@ -235,8 +249,13 @@ impl Hosts {
         Ok(())
     }
 
-    /// Starts a dispatcher and this many nodes.
-    fn on_units(config: UnitsConfig, nodes: u16, flows: u32, chain: ChainMaker) -> Result<Hosts, String> {
+    /// Starts a dispatcher and this many nodes, with functions and the next ones.
+    fn on_units(
+        config: UnitsConfig,
+        nodes: u16,
+        flows: u32,
+        [chain, next]: [ChainMaker; 2],
+    ) -> Result<Hosts, String> {
         let folder = TempDir::new().map_err(|error| error.to_string())?;
         let authority = Authority::open(folder.path(), None).map_err(|error| error.to_string())?;
         let identity = |name: &str| {
@@ -246,7 +265,7 @@ impl Hosts {
         };
         let start = |number| {
             let name = format!("unit-{number}");
-            start_unit(&name, identity(&name)?, chain)
+            start_unit(&name, identity(&name)?, [chain, next])
         };
         let units = (0..nodes).map(start).collect::<Result<Vec<_>, String>>()?;
         let (nodes, control) = RemoteHandle::new();
@@ -307,6 +326,7 @@ impl Hosts {
             arrived: 0,
             units,
             certificates,
+            refused: 0..0,
         }
     }
 
@@ -469,14 +489,16 @@ impl Hosts {
         Ok(())
     }
 
-    /// Gives all nodes another policy with the same functions, one by one, while all flows send.
+    /// Gives all nodes the next functions, one by one, while all flows send. They refuse these
+    /// flows.
     ///
     /// # Errors
     ///
     /// If one does not get it.
-    pub fn update(&mut self, chain: ChainMaker) -> Result<(), String> {
+    pub fn update(&mut self, next: ChainMaker, refused: Range<u32>) -> Result<(), String> {
+        self.refused = refused;
         let texts = PolicyTexts { name: "next".to_owned(), text: "next".to_owned(), files: Vec::new() };
-        let (digest, graph) = (policy_digest([texts.text.as_str()]), chain()?.graph);
+        let (digest, graph) = (policy_digest([texts.text.as_str()]), next()?.graph);
         self.nodes.apply(NewPolicy { texts, digest, graph }).ok_or("the dispatcher has ended")?;
         let began = Instant::now();
         loop {
@@ -494,16 +516,18 @@ impl Hosts {
         }
     }
 
-    /// Stops all nodes, and starts others with another policy in their place.
+    /// Stops all nodes, and starts others with the next functions in their place. They refuse these
+    /// flows.
     ///
     /// # Errors
     ///
     /// If one cannot start.
-    pub fn restart(&mut self, units: u16, chain: ChainMaker) -> Result<(), String> {
+    pub fn restart(&mut self, units: u16, next: ChainMaker, refused: Range<u32>) -> Result<(), String> {
+        self.refused = refused;
         let Ok(_) = self.runner.finish(&mut self.seen);
         self.units.clear();
         let Hosts { runner, nodes, operator, units, certificates, .. } =
-            Hosts::on_units(of_flows(units), units, 0, chain)?;
+            Hosts::on_units(of_flows(units), units, 0, [next; 2])?;
         (self.runner, self.nodes, self.operator) = (runner, nodes, operator);
         (self.units, self.certificates) = (units, certificates);
         Ok(())
@@ -534,15 +558,35 @@ impl Hosts {
             self.receive(OUTSIDE, flow, 0);
         }
         self.settle();
+        let passed = self.refused_that_pass();
         let status = self.ask(OperatorRequest::Status)?.dispatcher.unwrap_or_default();
-        let mut faults = MoveFaults { reordered: self.seen.reordered, ..MoveFaults::default() };
+        let mut faults = MoveFaults { reordered: self.seen.reordered, passed, ..MoveFaults::default() };
         faults.broken = status.flows_lost + status.states_refused;
-        for FlowSeen { sent, left, replies, .. } in &self.seen.flows {
-            faults.lost += u64::from(sent.saturating_sub(*left));
+        for (flow, FlowSeen { sent, left, replies, .. }) in (0..).zip(&self.seen.flows) {
             faults.duplicated += u64::from(left.saturating_sub(*sent));
+            if self.refused.contains(&flow) {
+                continue;
+            }
+            faults.lost += u64::from(sent.saturating_sub(*left));
             faults.broken += u64::from(*replies == 0);
         }
         Ok(faults)
+    }
+
+    /// Sends a packet of each flow that the policy refuses, and returns how many flows of them have
+    /// let it, or the reply before it, pass.
+    fn refused_that_pass(&mut self) -> u64 {
+        let flows = self.refused.start..self.refused.end.min(self.seen.flows.len() as u32);
+        let left = |hosts: &Hosts, flow: u32| hosts.seen.flows[flow as usize].left;
+        let before: Vec<u32> = flows.clone().map(|flow| left(self, flow)).collect();
+        for flow in flows.clone() {
+            self.send(flow);
+        }
+        self.settle();
+        let has_passed = |(flow, before): (u32, u32)| {
+            left(self, flow) > before || self.seen.flows[flow as usize].replies > 0
+        };
+        flows.zip(before).filter(|&of| has_passed(of)).count() as u64
     }
 
     /// Sends packets of flow 0, and returns the time that each took from port to port, in ns. In a
@@ -635,9 +679,9 @@ fn cpu_ns(clock: ClockId) -> f64 {
     time.tv_sec as f64 * 1e9 + time.tv_nsec as f64
 }
 
-/// Reads policies that have other texts and the same functions.
+/// Reads any policy as the next functions.
 struct ChainReader {
-    chain: ChainMaker,
+    next: ChainMaker,
     texts: Option<PolicyTexts>,
 }
 
@@ -647,13 +691,13 @@ impl PolicyReader for ChainReader {
     }
 
     fn poll(&mut self) -> Option<Result<ReadPolicy, String>> {
-        let (texts, chain) = (self.texts.take()?, self.chain);
-        let make = Box::new(move |_| Ok(chain()?.graph));
+        let (texts, next) = (self.texts.take()?, self.next);
+        let make = Box::new(move |_| Ok(next()?.graph));
         Some(Ok(ReadPolicy { digest: policy_digest([texts.text.as_str()]), make }))
     }
 }
 
-fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostUnit, String> {
+fn start_unit(name: &str, identity: Identity, [chain, next]: [ChainMaker; 2]) -> Result<HostUnit, String> {
     let order = Arc::new(UnitOrder::default());
     let (sender, address) = channel();
     let ordered = Arc::clone(&order);
@@ -666,7 +710,7 @@ fn start_unit(name: &str, identity: Identity, chain: ChainMaker) -> Result<HostU
             shelf: Box::<NoShelf>::default(),
             incarnation: 1,
             make: Box::new(move |_| Ok(chain()?.graph)),
-            reader: Box::new(ChainReader { chain, texts: None }),
+            reader: Box::new(ChainReader { next, texts: None }),
             effects: Box::new(|_, _| {}),
         };
         if let Ok(mut unit) = UnitProcess::start(options)
@@ -709,15 +753,37 @@ pub fn write_frame(frame: &mut [u8], port: u16, flow: u32, seq: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiments::chain;
+    use crate::experiments::{REFUSED, chain, first, next};
 
     #[test]
     fn nodes_are_updated_without_faults() {
         let mut hosts = Hosts::start(3, 20, chain).unwrap();
-        hosts.update(chain).unwrap();
+        hosts.update(chain, 0..0).unwrap();
         assert_eq!(hosts.faults().unwrap(), MoveFaults::default());
-        hosts.restart(3, chain).unwrap();
+        hosts.restart(3, chain, 0..0).unwrap();
         assert_eq!(hosts.faults().unwrap(), MoveFaults { broken: 20, ..MoveFaults::default() });
+    }
+
+    #[test]
+    fn next_version_takes_states_over_and_refuses_flows() {
+        let flows = REFUSED.start + 4;
+        let mut hosts = Hosts::start_to_update(3, flows, [first, next]).unwrap();
+        hosts.update(next, REFUSED).unwrap();
+        hosts.round();
+        assert_eq!(hosts.faults().unwrap(), MoveFaults::default());
+        // The first version has no such rules, and the next one refuses no others.
+        let mut hosts = Hosts::start_to_update(3, flows, [first; 2]).unwrap();
+        hosts.update(first, REFUSED).unwrap();
+        assert_eq!(hosts.faults().unwrap(), MoveFaults { passed: 4, ..MoveFaults::default() });
+        let mut hosts = Hosts::start_to_update(3, flows, [first, next]).unwrap();
+        hosts.update(next, 0..0).unwrap();
+        hosts.round();
+        let faults = hosts.faults().unwrap();
+        assert!(faults.lost >= 4 && faults.broken == 4, "{faults:?}");
+        // A state that has not counted a packet does not let the next one pass.
+        hosts.seen.flows[0].sent += 1;
+        hosts.round();
+        assert_eq!(hosts.faults().unwrap().lost, faults.lost + 4 + 2);
     }
 
     #[test]

@@ -27,10 +27,12 @@ mod link_parts;
 mod migration;
 mod move_faults;
 mod outcome;
+pub mod page;
 mod paths;
 mod recording;
 mod runs;
 mod setup;
+pub mod shown;
 mod statistics;
 mod store;
 pub mod stored;
@@ -39,9 +41,10 @@ mod thread_accounts;
 mod verdict;
 
 pub use chart::{AxisScale, ChartAxis, ChartMark, ChartSeries, FigureChart};
-pub use draw::{DrawError, svg};
+pub use draw::svg;
 pub use experiments::{
-    BestSettings, Experiment, SettingsSweep, TUNING_SEEDS, TunedBaseline, TuningOutcome, experiments, sweeps,
+    BestSettings, Experiment, OverviewRow, SettingsSweep, TUNING_SEEDS, TunedBaseline, TuningOutcome,
+    experiments, sweeps,
 };
 pub use outcome::ExperimentOutcome;
 pub use recording::read as read_recording;

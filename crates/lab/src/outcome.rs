@@ -6,7 +6,7 @@ use std::fmt::Write;
 use serde::{Serialize, Serializer};
 
 use crate::chart::FigureChart;
-use crate::draw::{DrawError, svg};
+use crate::draw::svg;
 use crate::statistics::Estimate;
 use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableCell, TableRow};
 use crate::verdict::{ClaimAnswer, ClaimsVerdict, JudgedClaim};
@@ -30,8 +30,8 @@ pub struct ExperimentOutcome {
     pub matched: ClaimsVerdict,
     /// Verdict on being better.
     pub beaten: ClaimsVerdict,
-    /// Verdict on measurements on the machine itself, beside simulations.
-    pub real: ClaimsVerdict,
+    /// Verdict on claims that no figure of the papers is about.
+    pub checked: ClaimsVerdict,
     /// Notes on the tables.
     pub notes: Vec<String>,
     /// Its charts.
@@ -51,10 +51,7 @@ impl ExperimentOutcome {
     }
 
     /// The picture.
-    ///
-    /// # Errors
-    /// If the drawing library refuses.
-    pub fn svg(&self) -> Result<String, DrawError> {
+    pub fn svg(&self) -> String {
         svg(&self.charts)
     }
 }
@@ -114,10 +111,10 @@ impl Serialize for ExperimentOutcome {
             seeds: self.seeds,
             matched: self.matched.answer,
             beaten: self.beaten.answer,
-            real: self.real.answer,
+            checked: self.checked.answer,
             match_claims: &self.matched.claims,
             beat_claims: &self.beaten.claims,
-            real_claims: &self.real.claims,
+            check_claims: &self.checked.claims,
             notes: &self.notes,
             rows: json_rows(&self.tables),
         };
@@ -136,10 +133,11 @@ struct Json<'a> {
     matched: ClaimAnswer,
     #[serde(rename = "beat")]
     beaten: ClaimAnswer,
-    real: ClaimAnswer,
+    #[serde(rename = "check")]
+    checked: ClaimAnswer,
     match_claims: &'a [JudgedClaim],
     beat_claims: &'a [JudgedClaim],
-    real_claims: &'a [JudgedClaim],
+    check_claims: &'a [JudgedClaim],
     notes: &'a [String],
     rows: Vec<JsonRow<'a>>,
 }

@@ -230,6 +230,12 @@ impl FigureTable {
         self
     }
 
+    /// A published value.
+    pub fn published(&self, row: &str, metric: &str) -> Option<f64> {
+        let column = self.metrics.iter().position(|m| m.name == metric)?;
+        self.rows.iter().find(|r| r.name == row)?.cells.get(column)?.paper
+    }
+
     /// A figure.
     pub fn get(&self, row: &str, metric: &str) -> Option<&Estimate> {
         let column = self.metrics.iter().position(|m| m.name == metric)?;

@@ -115,18 +115,24 @@ pub struct JudgedClaim {
     pub text: &'static str,
     /// It holds.
     pub holds: bool,
-    /// By which figures.
+    /// It holds by construction.
+    pub is_by_fit: bool,
+    /// The figures.
     pub why: String,
 }
 
 impl ClaimsVerdict {
-    /// Holds these claims against these tables.
+    /// Judges these claims by these tables.
     pub fn of(claims: &[Claim], tables: &[FigureTable]) -> ClaimsVerdict {
         let judge = |claim: &Claim| {
             let finding = (claim.test)(&MeasuredFigures(tables));
             finding.unwrap_or_else(|missing| ClaimFinding::new(false, missing.to_string()))
         };
-        let findings: Vec<ClaimFinding> = claims.iter().map(judge).collect();
+        ClaimsVerdict::of_findings(claims, claims.iter().map(judge).collect())
+    }
+
+    /// Returns the verdict on claims with these findings, one for each.
+    pub fn of_findings(claims: &[Claim], findings: Vec<ClaimFinding>) -> ClaimsVerdict {
         let all = ClaimFinding::all(findings.iter().cloned());
         let answer = match (claims.is_empty(), all.holds, all.is_by_fit) {
             (true, ..) => ClaimAnswer::None,
@@ -135,9 +141,10 @@ impl ClaimsVerdict {
             (false, true, false) => ClaimAnswer::Yes,
         };
         let judged = claims.iter().zip(findings);
-        let judged = judged.map(|(claim, ClaimFinding { holds, why, .. })| JudgedClaim {
+        let judged = judged.map(|(claim, ClaimFinding { holds, is_by_fit, why })| JudgedClaim {
             text: claim.text,
             holds,
+            is_by_fit,
             why,
         });
         ClaimsVerdict { answer, claims: judged.collect() }

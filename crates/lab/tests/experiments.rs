@@ -38,6 +38,7 @@ fn without_captures_nothing_is_asked_of_captures() {
     let xc = experiments().iter().find(|experiment| experiment.id == "XC").unwrap();
     let outcome = smoke(xc, &mut Lab::new(RunLength::Smoke, 1, |_| {}));
     assert_eq!((outcome.matched.answer, outcome.beaten.answer), (ClaimAnswer::None, ClaimAnswer::None));
+    assert_eq!(outcome.checked.answer, ClaimAnswer::None);
     let notes = |outcome: &ExperimentOutcome| outcome.notes.join("; ");
     assert!(notes(&outcome).contains("No captures"), "{}", notes(&outcome));
     let missing = Lab::new(RunLength::Smoke, 1, |_| {}).with_captures(vec!["nowhere.pcap".into()]);
@@ -79,7 +80,11 @@ fn every_experiment_runs_and_says_what_it_found() {
         }
         assert!(!outcome.tables.is_empty() && !outcome.charts.is_empty(), "{id}");
         assert_eq!(outcome.matched.claims.len(), experiment.matches.len(), "{id}");
-        assert_ne!(outcome.matched.answer, ClaimAnswer::None, "{id}");
+        assert_eq!(outcome.matched.answer == ClaimAnswer::None, experiment.matches.is_empty(), "{id}");
+        let checks = experiment.checks.len() + experiment.real.len();
+        assert!(outcome.checked.claims.len() <= checks, "{id}");
+        assert!(outcome.checked.claims.len() >= experiment.checks.len(), "{id}");
+        assert!(!experiment.matches.is_empty() || !experiment.checks.is_empty(), "{id}");
         assert_eq!(outcome.beaten.answer == ClaimAnswer::None, experiment.beats.is_empty(), "{id}");
         for table in &outcome.tables {
             assert!(table.rows.iter().all(|row| row.cells.len() == table.metrics.len()), "{id}: {table:?}");
@@ -91,12 +96,13 @@ fn every_experiment_runs_and_says_what_it_found() {
                 assert!(row.cells.iter().any(|cell| cell.measured.is_some()), "{id}: {}", row.name);
             }
         }
-        for claim in outcome.matched.claims.iter().chain(&outcome.beaten.claims) {
+        let claims = [&outcome.matched, &outcome.beaten, &outcome.checked].map(|verdict| &verdict.claims);
+        for claim in claims.into_iter().flatten() {
             assert!(!claim.why.is_empty(), "{id}: {}", claim.text);
             let is_missing = claim.why.contains(" has no ");
             assert!(!is_missing, "{id}: {}: {}", claim.text, claim.why);
         }
-        let picture = outcome.svg().unwrap();
+        let picture = outcome.svg();
         assert!(picture.starts_with("<svg") && picture.contains("</svg>"), "{id}");
         assert!(picture.len() < 300_000, "{id}: {} bytes", picture.len());
     }

@@ -389,6 +389,46 @@ pub fn percentile_chart(table: &FigureTable) -> FigureChart {
     }
 }
 
+/// Medians of a metric, divided by `per`, at the places of rows, with the published values.
+pub fn series_at(
+    table: &FigureTable,
+    (name, mark): (&str, ChartMark),
+    (metric, per): (&str, f64),
+    rows: impl IntoIterator<Item = (f64, String)>,
+) -> ChartSeries {
+    let rows: Vec<(f64, String)> = rows.into_iter().collect();
+    let measured = rows.iter().filter_map(|(x, row)| Some((*x, table.get(row, metric)?.median / per)));
+    let published = rows.iter().filter_map(|(x, row)| Some((*x, table.published(row, metric)? / per)));
+    ChartSeries::new(name, mark, measured).published(published)
+}
+
+/// The 1st, 25th, 50th, 75th and 99th percentiles of rows, in microseconds, by names for them; rows
+/// that are not there are left out.
+pub fn percentile_boxes(title: &str, table: &FigureTable, rows: &[(&str, &str)]) -> FigureChart {
+    const METRICS: [&str; 5] = ["p1", "p25", "p50", "p75", "p99"];
+    let rows: Vec<_> = rows.iter().filter(|(row, _)| table.get(row, METRICS[0]).is_some()).collect();
+    let of = |get: &dyn Fn(&str, &str) -> Option<f64>| -> Vec<(f64, f64)> {
+        let at = |(x, (row, _)): (u32, &&(&str, &str))| {
+            METRICS
+                .iter()
+                .filter_map(|metric| Some((f64::from(x), get(row, metric)? / 1e3)))
+                .collect::<Vec<_>>()
+        };
+        (0..).zip(&rows).flat_map(at).collect()
+    };
+    let measured = of(&|row, metric| Some(table.get(row, metric)?.median));
+    let published = of(&|row, metric| table.published(row, metric));
+    FigureChart {
+        title: title.to_owned(),
+        x: ChartAxis::names(
+            "box: 25th to 75th percentile and median; whiskers: 1st and 99th",
+            rows.iter().map(|(_, name)| *name),
+        ),
+        y: ChartAxis::logarithmic("latency at the unit, us"),
+        series: vec![ChartSeries::new("measured", ChartMark::Boxes, measured).published(published)],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

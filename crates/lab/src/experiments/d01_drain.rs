@@ -3,7 +3,7 @@
 use super::common::{at_most, series_of_rows};
 use super::moves::{FAULTS, chain, fault_values, without_faults};
 use super::rounds::Rounds;
-use super::{Experiment, Measured};
+use super::{Experiment, Measured, OverviewRow, no_charts};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::hosts::Hosts;
 use crate::runs::{Lab, RunLength};
@@ -18,16 +18,25 @@ pub const D1: Experiment = Experiment {
     published: "a load balancer of a cloud (AWS GWLB) waits 350 s for flows to end",
     workload: "a dispatcher and two units, a thread each, over loopback on this machine: the unit \
                that has 100,000 flows is drained while they send (2,000 in smoke runs)",
-    matches: &[
+    matches: &[],
+    beats: &[],
+    checks: &[
         Claim {
             text: "nothing is lost, reordered, duplicated or broken",
             test: |f| without_faults(f, DRAIN),
         },
         Claim { text: "it takes less than 350 s", test: |f| at_most(f, DRAIN, "total", 350e9, 1e9) },
+        Claim { text: "it takes less than a second", test: |f| at_most(f, DRAIN, "total", 1e9, 1e9) },
     ],
-    beats: &[Claim { text: "it takes less than a second", test: |f| at_most(f, DRAIN, "total", 1e9, 1e9) }],
     real: &[],
+    summary: OverviewRow {
+        published: "another system (AWS GWLB): flows have 350 s to end",
+        found: "{0|drain|total} for 100,000 flows, {0|drain|lost} packets lost, {0|drain|broken} \
+                flows broken",
+        caveat: "the other one waits, and moves nothing",
+    },
     measure,
+    charts: no_charts,
 };
 
 const METRICS: [TableMetric; 7] = [

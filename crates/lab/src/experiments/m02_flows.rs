@@ -3,7 +3,7 @@
 use super::common::{at_most, series_of_rows};
 use super::moves::{FAULTS, chain, fault_values, without_faults};
 use super::rounds::Rounds;
-use super::{Experiment, Measured};
+use super::{Experiment, Measured, OverviewRow, no_charts};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::hosts::{Hosts, TimeSpent};
 use crate::runs::{Lab, RunLength};
@@ -18,19 +18,28 @@ pub const M2: Experiment = Experiment {
     published: "A33, later version: 1.5 us a flow, on 20 cores",
     workload: "a dispatcher and two units, a thread each, over loopback on this machine: 10,000 flows \
                move from unit to unit while they send",
-    matches: &[
+    matches: &[],
+    beats: &[],
+    checks: &[
         Claim {
             text: "a flow takes at most 1.5 us",
             test: |f| at_most(f, MOVE, "of a flow", 1_500.0, 1_000.0),
         },
         Claim { text: "nothing is lost, reordered, duplicated or broken", test: |f| without_faults(f, MOVE) },
+        Claim {
+            text: "a flow takes at most 1 us",
+            test: |f| at_most(f, MOVE, "of a flow", 1_000.0, 1_000.0),
+        },
     ],
-    beats: &[Claim {
-        text: "a flow takes at most 1 us",
-        test: |f| at_most(f, MOVE, "of a flow", 1_000.0, 1_000.0),
-    }],
     real: &[],
+    summary: OverviewRow {
+        published: "another paper: 1.5 us each, on 20 cores",
+        found: "{0|the move alone|of a flow} each, {0|the move alone|CPU of a flow} of processor \
+                time; {0|the move alone|lost} lost",
+        caveat: "the same; five encrypted messages a flow",
+    },
     measure,
+    charts: no_charts,
 };
 
 const METRICS: [TableMetric; 6] = [

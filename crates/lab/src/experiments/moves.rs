@@ -192,7 +192,7 @@ pub const FAULTS: &str = "Broken: flows whose state did not arrive, by the dispa
 
 /// The figures of faults: lost, reordered, duplicated, broken.
 pub fn fault_values(faults: MoveFaults) -> [f64; 4] {
-    let MoveFaults { lost, reordered, duplicated, broken } = faults;
+    let MoveFaults { lost, reordered, duplicated, broken, .. } = faults;
     [lost, reordered, duplicated, broken].map(|count| count as f64)
 }
 

@@ -4,9 +4,10 @@ use sim::Report;
 
 use super::common::{
     ALARM, BOTH, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100,
-    STAYS, TUNED_FLOW_MODES, at_least, at_most_of, below_all, in_mode, in_modes, tuned_for, tuned_row,
+    STAYS, TUNED_FLOW_MODES, at_least, at_most_of, below_all, in_mode, in_modes, series_at, tuned_for,
+    tuned_row,
 };
-use super::{Experiment, Measured, bases, tuning};
+use super::{Experiment, Measured, OverviewRow, bases, tuning};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::{Lab, RunLength};
@@ -53,8 +54,17 @@ pub const X1: Experiment = Experiment {
             test: |f| at_most_of(f, FOLLOWS, &tuned_row(FLOWLET, "off demand"), "area", 0.8),
         },
     ],
+    checks: &[],
     real: &[],
+    summary: OverviewRow {
+        published: "within 1 to 2 units with flowlets",
+        found: "within 2 units {0|flowlet|within 2 units} of the time; within 1 unit {0|plus: \
+                follows demand|within 1 unit} with our forecast, which is off by {0|plus: follows \
+                demand|area} in place of {0|flowlet|area}",
+        caveat: "made-up traffic",
+    },
     measure,
+    charts,
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -80,6 +90,22 @@ pub const MODES: [&str; 12] =
 pub fn subjects(id: &str, length: RunLength) -> Vec<RowSubject> {
     let published = in_modes(&bases::tracking(length), &MODES);
     published.into_iter().chain(tuning::subjects(id, &bases::tracking_flowlets(length))).collect()
+}
+
+/// Charts of the table. Those over time need the runs.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let modes = [FLOW, SMART_100, SMART_50, FLOWLET, FOLLOWS];
+    let series = |(metric, name): (&str, &str)| {
+        let rows = (0..).zip(modes).map(|(at, mode)| (f64::from(at), mode.to_owned()));
+        series_at(table, (name, ChartMark::Bars), (metric, 1e9), rows)
+    };
+    vec![FigureChart {
+        title: "area between provision and demand, over the whole run".to_owned(),
+        x: ChartAxis::names("mode", modes),
+        y: ChartAxis::linear("Gbit"),
+        series: [("over", "too much"), ("under", "too little")].map(series).into(),
+    }]
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {

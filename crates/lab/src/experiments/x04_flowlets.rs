@@ -1,7 +1,7 @@
 //! X4: how many more occasions for a choice flowlets bring.
 
 use super::common::{FLOWLET, in_mode, paper, show, up_and_down};
-use super::{Experiment, Measured};
+use super::{Experiment, Measured, OverviewRow, no_charts};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
@@ -41,8 +41,15 @@ pub const X4: Experiment = Experiment {
         },
     ],
     beats: &[],
+    checks: &[],
     real: &[],
+    summary: OverviewRow {
+        published: "3.36 to 5.18",
+        found: "{0|W-B, T = 500us|flowlets per flow}",
+        caveat: "fitted, so it shows nothing",
+    },
     measure,
+    charts: no_charts,
 };
 
 const TRACES: [&str; 2] = ["W-A", "W-B"];

@@ -1,9 +1,9 @@
 //! X10: how large a flowlet may be.
 
 use super::bases;
-use super::common::{BOTH, NO_MORE, PREDICTED, at_most_of, below, faster, in_mode};
-use super::{Experiment, Measured};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::common::{BOTH, NO_MORE, PREDICTED, at_most_of, below, faster, in_mode, series_at};
+use super::{Experiment, Measured, OverviewRow};
+use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
 use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject};
@@ -30,8 +30,15 @@ pub const X10: Experiment = Experiment {
                the units, seed by seed",
         test: beats,
     }],
+    checks: &[],
     real: &[],
+    summary: OverviewRow {
+        published: "larger: lower latency, more units",
+        found: "p99 {0|B = 2KB|p99} at 2 KB, {0|B = 64KB|p99} at 64 KB; units the same",
+        caveat: "",
+    },
     measure,
+    charts,
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -78,23 +85,26 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .collect();
     subjects.extend([PREDICTED, BOTH].map(|mode| in_mode(&base, mode)));
     let table = FigureTable::measure(lab, "by B", CostProfile::Paper, GAUGES, &subjects);
-    let line = |name: &str, metric: &'static str, per: f64| {
-        let points = SIZES_KB.into_iter().filter_map(|size| {
-            let found = table.get(&format!("B = {size}KB"), metric)?;
-            Some((f64::from(size), found.median / per))
-        });
-        ChartSeries::new(name, ChartMark::Line, points)
+    Measured { tables: vec![table], charts: Vec::new(), notes: Vec::new() }
+}
+
+/// Charts with the axes of the published figure.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let chart = |(title, label, metric, per): (&str, &str, &str, f64)| {
+        let rows = SIZES_KB.map(|size| (f64::from(size), format!("B = {size}KB")));
+        FigureChart {
+            title: title.to_owned(),
+            x: ChartAxis::logarithmic("size limit B, KB"),
+            y: ChartAxis::linear(label),
+            series: vec![series_at(table, ("flowlets", ChartMark::Line), (metric, per), rows)],
+        }
     };
-    let chart = |title: &str, label: &str, series| FigureChart {
-        title: title.to_owned(),
-        x: ChartAxis::linear("B, KB"),
-        y: ChartAxis::linear(label),
-        series: vec![series],
-    };
-    let charts = vec![
-        chart("latency", "p99 of latency at the unit, us", line("flowlet", "p99", 1e3)),
-        chart("units", "units in the mean", line("flowlet", "units", 1.0)),
-        chart("states fetched", "states fetched, thousands", line("flowlet", "pulls", 1e3)),
-    ];
-    Measured { tables: vec![table], charts, notes: Vec::new() }
+    [
+        ("latency", "99th percentile of latency, us", "p99", 1e3),
+        ("units", "units in the mean", "units", 1.0),
+        ("states fetched", "states fetched, thousands", "pulls", 1e3),
+    ]
+    .map(chart)
+    .into()
 }

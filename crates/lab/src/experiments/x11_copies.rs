@@ -1,10 +1,10 @@
 //! X11: to how many units states are copied ahead, and what having one is worth.
 
 use super::common::{
-    BOTH, FEW_COPIES, FLOWLET, PUSHED, STAYS, drops_no_more, faster, in_mode, paper, predicted, show,
-    up_and_down,
+    BOTH, FEW_COPIES, FLOWLET, PUSHED, STAYS, drops_no_more, faster, in_mode, paper, predicted, series_at,
+    show, up_and_down,
 };
-use super::{Experiment, Measured};
+use super::{Experiment, Measured, OverviewRow};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
@@ -42,8 +42,15 @@ pub const X11: Experiment = Experiment {
                without more drops",
         test: beats,
     }],
+    checks: &[],
     real: &[],
+    summary: OverviewRow {
+        published: "tail 107 to 6.8 us with three copies",
+        found: "{0|K = 3, lambda = 0|p99} to {0|K = 3, lambda = 0.75|p99}",
+        caveat: "the published figures contradict each other",
+    },
     measure,
+    charts,
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -138,11 +145,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .collect();
     let with_cost =
         FigureTable::measure(lab, "units that spend time on messages", CostProfile::Paper, GAUGES, &costly);
-    let charts = [("p99", "p99 of latency at the unit, us", 1e3), ("units", "units in the mean", 1.0)]
-        .into_iter()
-        .chain([("seamless", "changes without waiting, %", 0.01)])
-        .map(|(metric, label, per)| chart(&table, ks, lambdas, metric, label, per));
-    Measured { charts: charts.collect(), tables: vec![table, with_cost], notes: notes() }
+    Measured { charts: Vec::new(), tables: vec![table, with_cost], notes: notes() }
 }
 
 fn notes() -> Vec<String> {
@@ -156,27 +159,26 @@ fn notes() -> Vec<String> {
     .into()
 }
 
-fn chart(
-    table: &FigureTable,
-    ks: &[u32],
-    lambdas: &[f64],
-    metric: &str,
-    label: &str,
-    per: f64,
-) -> FigureChart {
-    let line = |name: String, row: &dyn Fn(f64) -> String| {
-        let points = lambdas
-            .iter()
-            .filter_map(|&lambda| Some((lambda, table.get(&row(lambda), metric)?.median / per)));
-        ChartSeries::new(name, ChartMark::Line, points)
+/// Charts with the axes of the published figure.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let series = |metric: &str, per: f64| {
+        let of = |name: &str, row: &dyn Fn(f64) -> String| {
+            let rows = LAMBDAS_FULL.map(|lambda| (lambda, row(lambda)));
+            series_at(table, (name, ChartMark::Line), (metric, per), rows)
+        };
+        let by_k = KS_FULL.map(|k| of(&format!("K = {k}"), &|lambda| row(k, lambda)));
+        by_k.into_iter().chain([of("ours: predicted", &predicted_at)]).collect::<Vec<ChartSeries>>()
     };
-    let mut series: Vec<ChartSeries> =
-        ks.iter().map(|&k| line(format!("K = {k}"), &|lambda| row(k, lambda))).collect();
-    series.push(line("plus: predicted".to_owned(), &predicted_at));
-    FigureChart {
-        title: metric.to_owned(),
+    let chart = |title: &str, y: ChartAxis, series| FigureChart {
+        title: title.to_owned(),
         x: ChartAxis::linear("lambda"),
-        y: ChartAxis::linear(label),
+        y,
         series,
-    }
+    };
+    vec![
+        chart("tail", ChartAxis::logarithmic("99th percentile of latency, us"), series("p99", 1e3)),
+        chart("units", ChartAxis::linear("units in the mean"), series("units", 1.0)),
+        chart("seamless", ChartAxis::linear("changes without waiting, %"), series("seamless", 0.01)),
+    ]
 }

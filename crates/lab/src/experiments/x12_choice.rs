@@ -7,7 +7,7 @@ use packet::{FlowHasher, FlowKey, split_mix};
 use protocol::dispatcher::{Config, Dispatcher, DispatcherOutput, PacketArrival};
 
 use super::common::{at_most, show};
-use super::{Experiment, Measured};
+use super::{Experiment, Measured, OverviewRow, no_charts};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::runs::{Lab, RunLength};
 use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableMetric, TableRow};
@@ -40,8 +40,16 @@ pub const X12: Experiment = Experiment {
             Ok(ClaimFinding::all([limit, ClaimFinding::new(ours.is_below(scan), why)]))
         },
     }],
+    checks: &[],
     real: &[],
+    summary: OverviewRow {
+        published: "1 us per flowlet",
+        found: "{0|router, 100 units|first packet} with 100 units, {0|router, 1000 units|first \
+                packet} with 1,000",
+        caveat: "time on one machine",
+    },
     measure,
+    charts: no_charts,
 };
 
 const METRICS: [TableMetric; 4] = [

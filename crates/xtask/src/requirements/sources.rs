@@ -21,7 +21,7 @@ pub struct Sources {
     pub cited: BTreeMap<String, Places>,
     /// Each `path::name`.
     pub tests: BTreeSet<String>,
-    /// Experiments; true if one matches the published figure.
+    /// Experiments; true if one matches the published figure or, without one, passes its checks.
     pub experiments: BTreeMap<String, bool>,
 }
 
@@ -74,9 +74,12 @@ fn tests(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Returns whether an experiment's page says that it matches; none if the page is no experiment's.
+/// Returns true if an experiment matches the published figure or, without one, passes its checks;
+/// `None` if the page is no experiment's.
 fn verdict(page: &str) -> Option<bool> {
-    page.lines().find_map(|line| line.strip_prefix("**match: ")).map(|verdict| verdict.starts_with("yes"))
+    let line = page.lines().find(|line| line.starts_with("**match: "))?;
+    let is = |verdict: &str| line.contains(&format!("**{verdict}**"));
+    Some(is("match: yes") || is("match: none") && is("check: yes"))
 }
 
 /// Returns all files with an extension under a folder, in order.
@@ -131,6 +134,9 @@ mod tests {
     fn verdicts_are_read() {
         assert_eq!(verdict("# X1\n\n**match: yes**\n"), Some(true));
         assert_eq!(verdict("**match: by fit**"), Some(false));
+        assert_eq!(verdict("**match: none**, **beat: no**, **check: yes**"), Some(true));
+        assert_eq!(verdict("**match: none**, **beat: yes**, **check: no**"), Some(false));
+        assert_eq!(verdict("**match: no**, **beat: yes**, **check: yes**"), Some(false));
         assert_eq!(verdict("# Method"), None);
     }
 }
