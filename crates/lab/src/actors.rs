@@ -32,7 +32,7 @@ pub struct ChainState {
     requests: u32,
 }
 
-/// Rules of the firewall: networks whose packets pass.
+/// Rules of the firewall: networks with passing packets.
 const RULES: [(u32, u32); 8] = [
     (0xc0a8_0000, 0xffff_0000),
     (0xac10_0000, 0xfff0_0000),
@@ -261,7 +261,7 @@ impl UnitLoop {
         stamped.collect::<Vec<_>>()
     }
 
-    /// The unit alone: packets come with stamps. Returns those that pass.
+    /// Plays stamped packets through the unit alone. Returns the number of packets that pass.
     pub fn serve(&mut self, stamped: &[(Stamp, ShortFrame)]) -> u64 {
         let before = self.unit.engine().passed;
         for (stamp, frame) in stamped {
@@ -292,7 +292,7 @@ impl FlowLoop for UnitLoop {
 mod tests {
     use super::*;
 
-    /// Plays packets of some flows in turn, a part of which the firewall blocks.
+    /// Plays packets of some flows in turn; the firewall blocks a part of them.
     fn play(flow_loop: &mut dyn FlowLoop) -> (u64, u64) {
         let mut frames: Vec<ShortFrame> = (0..300).map(|step| short_frame(step % 7)).collect();
         for blocked in frames.iter_mut().filter(|frame| frame[29] % 3 == 0) {

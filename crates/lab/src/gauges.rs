@@ -27,7 +27,7 @@ gauges! {
     /// The 99.9th.
     P99_9 = "p99.9", Ns, |r| Some(r.latency_at_unit.p99_9_ns as f64);
 
-    /// Share of intervals in which capacity was within a unit of demand.
+    /// Share of intervals with capacity within a unit of demand.
     WITHIN_1 = "within 1 unit", Share, |r| Some(within(r, 1.0));
     /// Within two.
     WITHIN_2 = "within 2 units", Share, |r| Some(within(r, 2.0));
@@ -58,7 +58,7 @@ gauges! {
     FLOWLETS = "flowlets per flow", Ratio, |r| Some(r.assignment.flowlets_per_flow);
     /// Flows.
     FLOWS = "flows", Count, |r| Some(r.assignment.flows as f64);
-    /// Share of changes of a unit for which the state was there (S95); all, if no flow changed its
+    /// Share of changes of a unit with the state already there (S95); 1 if no flow changed its
     /// unit.
     SEAMLESS = "seamless", Share, |r| Some(r.state.seamless_share.unwrap_or(1.0));
     /// States that had to be fetched.
@@ -85,7 +85,7 @@ fn tracking(report: &Report) -> Tracking {
     Tracking::of(intervals(report))
 }
 
-/// Returns the share of intervals in which capacity was within `units` units of demand.
+/// Returns the share of intervals with capacity within `units` units of demand.
 fn within(report: &Report, units: f64) -> f64 {
     let intervals = intervals(report);
     let is_within = |interval: &&Interval| {

@@ -33,7 +33,7 @@ use tempfile::TempDir;
 /// Makes the functions of a node.
 pub type ChainMaker = fn() -> Result<Assembly, String>;
 
-/// Bytes of a frame, without its checksum, unless others are asked for.
+/// Default length of a frame in bytes, without its checksum.
 pub const FRAME_LEN: usize = 60;
 /// Bytes of the longest frame, without its checksum.
 const FRAME_MAX: usize = 1_514;
@@ -64,11 +64,11 @@ struct FlowSeen {
 pub struct MoveFaults {
     /// Packets that have not left.
     pub lost: u64,
-    /// Packets that left behind a later one of their flow.
+    /// Packets that left after a later one of their flow.
     pub reordered: u64,
     /// Packets that left more than once.
     pub duplicated: u64,
-    /// Flows whose state did not arrive: the firewall drops a reply, or the dispatcher counted it.
+    /// Flows without their state: the firewall drops a reply, or the dispatcher counted it.
     pub broken: u64,
     /// Flows that pass although the policy refuses them.
     pub passed: u64,
@@ -163,7 +163,7 @@ impl TimeSpent {
     }
 }
 
-/// A dispatcher and its units, one of which has all flows.
+/// A dispatcher and its units; one unit has all flows.
 pub struct Hosts {
     runner: Runner,
     nodes: RemoteHandle,
@@ -375,8 +375,8 @@ impl Hosts {
         len
     }
 
-    /// Does what [`send_some`](Hosts::send_some) does besides: makes frames, and counts them as
-    /// those that leave.
+    /// Does the overhead of [`send_some`](Hosts::send_some): makes frames, and counts them as sent
+    /// and left.
     pub fn make_some(&mut self, count: u32) {
         for _ in 0..count {
             let seen = &mut self.seen.flows[self.next as usize];
@@ -461,12 +461,11 @@ impl Hosts {
         Ok(())
     }
 
-    /// Copies a flow's state to the unit to which it is about to migrate, and waits until it is
-    /// there.
+    /// Copies a flow's state to the unit that it will migrate to, and waits until it is there.
     ///
     /// # Errors
     ///
-    /// If it does not come.
+    /// If it does not arrive.
     pub fn copy(&mut self, flow: FlowId, to: UnitId) -> Result<(), String> {
         let targets = vec![MigrationTarget { flow, from: None, to: Some(to) }];
         let copied = self.ask(|reply| OperatorRequest::Copy(targets, reply))?;
@@ -590,8 +589,8 @@ impl Hosts {
     }
 
     /// Sends packets of flow 0, and returns the time that each took from port to port, in ns. In a
-    /// burst, three of other flows come behind each of them; otherwise each waits until the one
-    /// before it has left.
+    /// burst, three packets of other flows follow each of them; otherwise each waits until the
+    /// previous one has left.
     ///
     /// # Errors
     ///
@@ -635,7 +634,7 @@ impl Hosts {
         Ok(TimeSpent { wall_ns, cpu_ns: after.0 - before.0, dispatcher_ns: after.1 - before.1 })
     }
 
-    /// Asks the dispatcher, which answers between two batches.
+    /// Sends a request to the dispatcher, which answers between two batches.
     fn ask<T: Send + 'static>(
         &mut self,
         request: impl FnOnce(runtime::operator::Reply<T>) -> OperatorRequest,
@@ -657,7 +656,7 @@ impl Hosts {
     }
 }
 
-/// Returns the configuration of this many units, to which whole flows are assigned.
+/// Returns the configuration of this many units, with assignment of whole flows.
 pub fn of_flows(units: u16) -> UnitsConfig {
     UnitsConfig {
         mode: Granularity::Flow,

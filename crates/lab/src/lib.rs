@@ -1,12 +1,12 @@
 //! The experiments that compare Rivulet with what is published about the systems that it is made
 //! of.
 //!
-//! An [`Experiment`] runs scenarios of [`sim`] with several seeds, puts what came of them beside
-//! the published figures, and says whether it matches them, and whether something of our own is
-//! better: claims are code ([`Claim`]), and hold only if the intervals of the figures do not
-//! overlap. Others play packets through chains, and through what could stand in their place, and
-//! measure that. This crate writes no files, and reads none but captures that it is given; one
-//! experiment runs a Redis of its own, if that is installed.
+//! An [`Experiment`] runs scenarios of [`sim`] with several seeds, compares the results with the
+//! published figures, and says whether it matches them, and whether something of our own is better:
+//! claims are code ([`Claim`]), and hold only if the intervals of the figures do not overlap.
+//! Others play packets through chains, and through what could stand in their place, and measure
+//! that. This crate writes no files, and reads none but captures that it is given; one experiment
+//! runs a Redis of its own, if that is installed.
 //!
 //! ```
 //! use lab::{Lab, RunLength, experiments};

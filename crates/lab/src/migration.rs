@@ -27,7 +27,7 @@ use self::split_merge::SplitMerge;
 pub struct MigrationCase {
     /// The system that moves them.
     pub system: MigrationSystem,
-    /// Flows, all of which move.
+    /// Number of flows; all of them move.
     pub flows: u32,
     /// Packets per second of each flow, at even gaps.
     pub flow_pps: u32,

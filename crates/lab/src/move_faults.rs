@@ -1,6 +1,6 @@
 //! Flows that move between the units of a simulated cluster while a fault hits one message: the
-//! code of the processes, on virtual time, behind links of which one datagram is lost, repeated or
-//! late, or whose ends crash (A18, A40).
+//! code of the processes on virtual time, over links. One datagram is lost, repeated or late, or a
+//! link's end crashes (A18, A40).
 //!
 //! Each packet leaves with the state that processed it: how many packets of its flow that state has
 //! counted, and in which process it was.
@@ -35,13 +35,13 @@ const OFTEN_NS: u64 = 2_000_000;
 const SELDOM_NS: u64 = 100_000_000;
 /// The flows of a unit move then.
 const MOVE_NS: u64 = 120_000_000;
-/// Time up to which packets come often.
+/// End of the time with frequent packets.
 const OFTEN_UNTIL_NS: u64 = 160_000_000;
 /// Time of the last packets: a crash has been found by then.
 const END_NS: u64 = 2_500_000_000;
-/// Time in which all comes to rest.
+/// Time to wait at the end until all work is done.
 const REST_NS: u64 = 1_000_000_000;
-/// Steps of time in which a dispatcher's crash is looked for.
+/// Time steps to search for a dispatcher's crash.
 const STEP_NS: u64 = 20_000;
 /// A process starts again after this time.
 const RESTART_NS: u64 = 200_000_000;
@@ -295,7 +295,7 @@ impl Run {
         Ok(FaultyMoveOutcome { moves, orphans, ..witness.judge(&may_begin_again) })
     }
 
-    /// Asks the dispatcher.
+    /// Sends a request to the dispatcher.
     fn ask<T: Send + 'static>(
         &mut self,
         request: impl FnOnce(Reply<T>) -> OperatorRequest,
@@ -340,7 +340,7 @@ mod tests {
     fn flows_that_are_replicated_survive_their_source() {
         let without = run(0, MessageKind::Release, MoveFault::ReceiverBefore);
         assert_eq!(without, FaultyMoveOutcome { flows_lost: 8, ..NOTHING });
-        // But one, whose last packet came just before.
+        // Except one: its last packet arrived just before.
         let with = run(2, MessageKind::Release, MoveFault::ReceiverBefore);
         assert_eq!(with, FaultyMoveOutcome { flows_lost: 1, ..NOTHING });
     }

@@ -78,7 +78,7 @@ pub fn csv(id: &str, tables: &[FigureTable]) -> String {
     text
 }
 
-/// Paper, median, interval and values, as far as they are there.
+/// Returns paper, median, interval and values; empty where there are none.
 fn numbers(cell: &TableCell) -> [String; 5] {
     let show = |value: f64| value.to_string();
     let measured = |of: fn(&Estimate) -> f64| cell.measured.as_ref().map(of).map(show).unwrap_or_default();

@@ -19,11 +19,11 @@ pub use shortcut::Shortcut;
 
 /// A way for packets through functions.
 pub trait Path {
-    /// Processes packets in order; those that leave are added to `out`, their metadata's `side` now
-    /// being the one that they leave by.
+    /// Processes packets in order. Adds packets that leave to `out`, with their egress side in
+    /// their metadata.
     fn process(&mut self, batch: &mut Vec<Packet>, out: &mut Vec<Packet>, pool: &mut PacketPool);
 
-    /// Takes away what the functions told beside packets.
+    /// Discards the functions' output other than packets.
     fn clear(&mut self) {}
 
     /// All flows end, and are forgotten.

@@ -96,7 +96,7 @@ impl<'a> Lab<'a> {
         }
     }
 
-    /// The same with captures, which are played where an experiment asks for real traffic.
+    /// Adds captures, for experiments on real traffic.
     pub fn with_captures(self, captures: Vec<PathBuf>) -> Lab<'a> {
         Lab { captures, ..self }
     }
@@ -135,7 +135,7 @@ impl<'a> Lab<'a> {
         self.seeds
     }
 
-    /// Runs each of these with each seed of the lab, as far as that was not done before.
+    /// Runs each of these with each seed of the lab, unless that was done before.
     pub fn run(&mut self, setups: &[&ScenarioText]) -> Vec<Vec<RunResult>> {
         self.run_on(&(1..=u64::from(self.seeds)), setups)
     }

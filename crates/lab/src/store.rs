@@ -86,7 +86,7 @@ impl Server {
         }
     }
 
-    /// Its states, of which there are none at first.
+    /// Returns its states; there are none at first.
     ///
     /// # Errors
     /// If it does not answer.
@@ -109,14 +109,14 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        let _ = self.shell.wait(); // Nobody is left to be told.
+        let _ = self.shell.wait(); // There is no one to report an error to.
     }
 }
 
 /// The states of a unit's flows in a server, by one connection.
 pub struct States {
     connection: Connection,
-    /// Writes that nobody waited for so far. The server answers in order.
+    /// Number of writes with unread answers. The server answers in order.
     unanswered: usize,
 }
 
@@ -140,7 +140,7 @@ impl States {
         Ok(())
     }
 
-    /// Sends what nobody waits for.
+    /// Sends a command without waiting for its answer.
     fn send_on(&mut self, command: &Cmd) -> Result<(), RedisError> {
         self.send(command)?;
         self.unanswered += 1;
@@ -232,7 +232,7 @@ mod tests {
     fn a_server_ends_with_who_started_it() {
         let Some(mut server) = server() else { return };
         let folder = server.folder.path().to_owned();
-        // What a process that is killed leaves behind: a pipe that nobody writes to any more.
+        // As after the death of the process: nothing writes to the pipe any more.
         drop(server.shell.stdin.take());
         server.shell.wait().unwrap();
         assert!(server.connect().is_err());

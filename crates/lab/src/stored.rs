@@ -21,7 +21,7 @@ use runtime::saved::{Source, release, restore, save};
 
 /// The place of states.
 pub trait Store {
-    /// It cannot be reached, or does not do what it is asked.
+    /// It cannot be reached, or refuses a command.
     type Error;
 
     /// Appends the state that was written last to `state`; nothing if there is none. Whether it was
@@ -73,7 +73,7 @@ pub enum StoredError<E> {
     Refused(#[from] RefuseReason),
 }
 
-/// A unit whose flows' states are in a store.
+/// A unit with the states of its flows in a store.
 pub struct Stored<S> {
     graph: Box<Graph>,
     dispatcher: Dispatcher,

@@ -1,4 +1,4 @@
-//! Tables of measurements: rows of figures, beside the published ones.
+//! Tables of measurements: rows of figures, with the published ones.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;

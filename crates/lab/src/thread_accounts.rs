@@ -33,7 +33,7 @@ impl ThreadAccount {
     pub fn of_all_threads() -> io::Result<ThreadAccount> {
         let mut sum = ThreadAccount::default();
         for thread in fs::read_dir("/proc/self/task")? {
-            // One that has just ended has none.
+            // A thread that has just ended has none.
             let account = ThreadAccount::of(&thread?.path().to_string_lossy()).unwrap_or_default();
             sum = sum.and(account);
         }

@@ -15,7 +15,7 @@ pub struct Claim {
     pub test: fn(&MeasuredFigures<'_>) -> Result<ClaimFinding, MissingFigure>,
 }
 
-/// The outcome of a claim, with the figures behind it.
+/// The outcome of a claim, with its figures.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimFinding {
     /// The claim holds.
@@ -95,11 +95,11 @@ pub enum ClaimAnswer {
     ByFit,
     /// It does not.
     No,
-    /// Nothing is asked for.
+    /// Nothing is required.
     None,
 }
 
-/// The claims with what became of them.
+/// The claims with their outcomes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClaimsVerdict {
     /// The verdict on all of them.

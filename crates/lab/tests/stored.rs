@@ -1,5 +1,5 @@
 //! The output equals the chain's, wherever states are and however often they move.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test that panics fails.
 
 #[path = "../../runtime/tests/support/mod.rs"]
 mod support;

@@ -1,6 +1,6 @@
 //! State functions side by side on two cores that really are two (B18, B20): what comes out is the
 //! plain chain's, and a group on its way allocates nothing.
-#![allow(clippy::unwrap_used)] // A test that cannot go on has failed.
+#![allow(clippy::unwrap_used)] // A test that panics fails.
 
 #[path = "../../graph/tests/support/allocations.rs"]
 #[allow(dead_code)]

@@ -16,7 +16,7 @@ const LIMIT: usize = 20;
 
 /// Crates above the limit, and their allowance: today's figure, rounded up. Lower it, and remove
 /// the line of a crate that keeps the limit.
-const PENDING: &[(&str, usize)] = &[("lab", 108)];
+const PENDING: &[(&str, usize)] = &[];
 
 /// A crate that is this far below its allowance must lower it.
 const SLACK: usize = 10;

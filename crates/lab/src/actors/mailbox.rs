@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::{ChainState, FlowLoop, FlowMap, HashedKey, ShortFrame, key_of, run_chain};
 
-/// Packets that actors have processed, and those that passed.
+/// Packets that actors have processed, and packets that passed.
 #[derive(Default)]
 struct Tally {
     processed: AtomicU64,
@@ -47,7 +47,7 @@ impl Message<Delivered> for FlowActor {
     }
 }
 
-/// Asks a flow's actor for the packets that it has seen.
+/// A request for the number of packets that a flow's actor has seen.
 struct CountPackets;
 
 impl Message<CountPackets> for FlowActor {

@@ -12,9 +12,9 @@ pub const STORE: &str = "external store";
 /// The baseline of X6 that ends flowlets by timeout only.
 pub const TIMEOUT: &str = "timeout only";
 
-/// A function, the bytes of a flow's state as `rivulet nf list` shows them, and what it takes for a
-/// packet: published for a NAT only (S93). The others that look at headers count as much, one that
-/// looks into payloads five times that.
+/// A function, the bytes of a flow's state as `rivulet nf list` shows them, and the time for a
+/// packet: published for a NAT only (S93). Other functions on headers count the same, a function on
+/// payloads five times that.
 pub const FUNCTIONS: [(&str, u32, &str); 5] = [
     ("NAT", 96, "440ns"),
     ("load balancer", 64, "440ns"),

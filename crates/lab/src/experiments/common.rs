@@ -36,11 +36,11 @@ const CURVE: [(u32, f64); 19] = [
 const HELD_MAX: u32 = 1 << 22;
 
 /// Costs from the papers: units of 1 Gbit/s by quota; 0.44 us for a packet of a NAT (S93); a round
-/// trip of 130 us, which is what a state takes that is asked for, and 160 us for a copy to get
-/// across (S64). And what they leave open, as it fits best what they show ([decision
-/// 23](../../../../docs/decisions/0023-readings-of-the-published-algorithm.md)): over which time a
-/// flowlet's rate is measured, when units are let go, how full they are filled, and how many
-/// packets may wait.
+/// trip of 130 us to fetch a state, and 160 us for a copy to arrive (S64). Settings that the papers
+/// leave open fit their results best ([decision
+/// 23](../../../../docs/decisions/0023-readings-of-the-published-algorithm.md)): the time to
+/// measure a flowlet's rate over, the condition for draining units, their fill, and the limit on
+/// pending packets.
 pub fn paper() -> ScenarioText {
     ScenarioText::new()
         .with("units.capacity", "1Gbps")
@@ -73,7 +73,7 @@ pub fn strict(setup: ScenarioText) -> ScenarioText {
     setup.without("units.service").without("units.quota_period").without("units.packet_cost")
 }
 
-/// A trace whose rate goes up and down, `scale` times as high: all of it, or its first second.
+/// A trace with a rate that rises and falls, times `scale`: all of it, or its first second.
 pub fn up_and_down(setup: ScenarioText, trace: &str, scale: f64, length: RunLength) -> ScenarioText {
     let points = CURVE.map(|(ms, gbps)| format!("[\"{ms}ms\", \"{}Mbps\"]", (gbps * scale * 1e3).round()));
     let curve = toml(format!("[{}]", points.join(", ")));
@@ -131,12 +131,11 @@ pub const HEADROOM: &str = "plus: headroom of 10 %";
 pub const ALARM: &str = "plus: fast alarm";
 /// Flowlets, and they stay with their units as long as these are not full.
 pub const STAYS: &str = "plus: flowlets stay";
-/// The same, and states are copied only from units that are nearly full, to the one that is loaded
-/// least.
+/// Same, but states are copied only from nearly full units, to the least loaded one.
 pub const FEW_COPIES: &str = "plus: flowlets stay, few copies";
-/// Flowlets, and states are copied before a cut by size is to come.
+/// Flowlets, and states are copied before a cut by size.
 pub const PUSHED: &str = "plus: pushed before a cut";
-/// Flowlets, and there are as many units as all that comes asks for.
+/// Flowlets, and the number of units follows total demand.
 pub const FOLLOWS: &str = "plus: follows demand";
 /// Both, with a tenth more units: the defaults of `rivulet run`.
 pub const BOTH: &str = "plus: follows, and flowlets stay";
@@ -196,8 +195,7 @@ fn stays(setup: ScenarioText) -> ScenarioText {
     setup.with("dispatcher.stay_below", 0.95)
 }
 
-/// Flowlets stay, and states are copied only from units that are nearly full, to the one that is
-/// loaded least.
+/// Flowlets stay, and states are copied only from nearly full units, to the least loaded one.
 pub fn few_copies(setup: ScenarioText) -> ScenarioText {
     let few = stays(setup).with("dispatcher.copy_from", 0.8);
     few.with("dispatcher.targets", "least_loaded").with("dispatcher.targets_count", 1)

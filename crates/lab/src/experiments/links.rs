@@ -18,7 +18,7 @@ const ETHER_TYPE: [u8; 2] = [0x88, 0xb5];
 /// Longest wait for frames that were sent, and for a link.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// A link, whose ends take turns.
+/// A link with ends that take turns.
 pub trait Link {
     /// Sends a frame there, and the same one back.
     ///
@@ -246,7 +246,7 @@ impl Link for PortPair {
     }
 }
 
-/// A port whose other end, on another thread, sends back what it gets.
+/// A port with an echo at its other end, on another thread.
 pub struct EchoedPort {
     here: Interface,
     outbox: TransmitBurst,

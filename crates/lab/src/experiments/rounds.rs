@@ -33,7 +33,7 @@ struct Measured {
 }
 
 impl Rounds {
-    /// Adds a round's values of a row, in the order of the metrics; one that is no number is none.
+    /// Adds a round's values of a row, in the order of the metrics; NaN is no value.
     pub fn add(&mut self, name: &str, kind: RowKind, values: &[f64]) {
         let row = self.row(name, kind);
         row.values.resize(values.len().max(row.values.len()), Vec::new());
@@ -93,8 +93,8 @@ impl Contender {
     }
 }
 
-/// Plays a tape through the first contender and through the others, and counts the packets in which
-/// each of the others differs (R8). Flows end before and behind.
+/// Plays a tape through all contenders, and counts the packets of each that differ from the first
+/// contender's (R8). Flows end before and after.
 pub fn differences(player: &mut Player, contenders: &mut [Contender], tape: &Tape) -> Vec<u64> {
     let mut sent = contenders.iter_mut().map(|contender| {
         player.end_flows(&mut *contender.path);

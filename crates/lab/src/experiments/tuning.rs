@@ -1,15 +1,14 @@
-//! Baselines at their best (R2): a sweep over named grids of their settings, on seeds on which
-//! nothing is measured.
+//! Baselines at their best (R2): a sweep over named grids of their settings, with seeds that no
+//! experiment measures.
 //!
-//! Of the points of a baseline's grid, that one is the best whose objective has the least median
-//! over the seeds, and of equal ones the one that takes fewer unit-seconds, and then the one that
-//! comes first. It must take no more unit-seconds than the published algorithm does, or the
-//! baseline as published if that takes more, and drop no more packets than the baseline as
-//! published does. So that itself is always in the running.
+//! The best point of a baseline's grid has the lowest median of the objective over the seeds; of
+//! equal ones, the fewest unit-seconds; then the lowest place. It must take no more unit-seconds
+//! than the published algorithm, or than the published baseline if that takes more, and drop no
+//! more packets than the published baseline. So the published baseline itself always qualifies.
 //!
-//! Whole runs of all points would take hours: there, all points are run for a short while, and the
-//! best of these whole (one halving of many, as in Karnin, Koren and Somekh, Almost Optimal
-//! Exploration in Multi-Armed Bandits, 2013).
+//! Full runs of all points would take hours: all points are run for a short time, and only the best
+//! in full (one halving of many, as in Karnin, Koren and Somekh, Almost Optimal Exploration in
+//! Multi-Armed Bandits, 2013).
 
 mod chosen;
 mod grids;
@@ -29,12 +28,12 @@ use crate::setup::{ScenarioText, toml};
 use crate::statistics::Estimate;
 use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject, TableMetric, TableRow};
 
-/// The seeds that settings are chosen with: none of them is among those that experiments measure.
+/// The seeds for choosing settings. No experiment measures with them.
 pub const TUNING_SEEDS: RangeInclusive<u64> = 1_001..=1_005;
 
-/// Points of a baseline that are run whole, for each objective, beside the published one: of short
-/// runs those to which no other one is better at no higher cost, and behind them those to which
-/// only these are. What they may take is decided on whole runs, where it is another matter.
+/// Points of a baseline with full runs, for each objective, besides the published one: first the
+/// Pareto front of short runs in objective and cost, then the next front. The limit on cost is
+/// checked in full runs, which have other costs.
 pub const FINALISTS: usize = 12;
 
 /// The name of the row that says what baselines may take.
@@ -49,9 +48,9 @@ pub struct SettingsSweep {
     pub objectives: &'static [&'static ReportGauge],
     /// The baselines, and what is tried of them.
     pub baselines: &'static [TunedBaseline],
-    /// The published algorithm's scenario, of which the baselines' are variants.
+    /// The published algorithm's scenario; the baselines are variants of it.
     base: fn(RunLength) -> ScenarioText,
-    /// In how long runs the settings were found that experiments use.
+    /// The length of the runs that found the experiments' settings.
     length: RunLength,
 }
 
@@ -77,7 +76,7 @@ pub struct TuningOutcome {
 /// A point of a grid: its settings.
 type Point = Vec<(&'static str, &'static str)>;
 
-/// Points of a baseline, and what came of them: a row for each behind the published algorithm's.
+/// Points of a baseline and their results: a row for each, after the published algorithm's.
 struct Field {
     points: Vec<Point>,
     table: FigureTable,
@@ -126,7 +125,7 @@ impl SettingsSweep {
         }
     }
 
-    /// Runs all points of a baseline, or, whole, those that are good in short runs.
+    /// Runs all points of a baseline; in full length only the best of short runs.
     fn field(&self, lab: &mut Lab<'_>, seeds: &RangeInclusive<u64>, baseline: &TunedBaseline) -> Field {
         let all = baseline.points();
         let points = match lab.length() {
@@ -182,8 +181,8 @@ impl SettingsSweep {
     }
 }
 
-/// The places of the rows, behind the first one, that are run whole: the published one's, and, of
-/// each objective, of the best.
+/// Returns the places of the points for full runs, counted from the second row: the published
+/// one's, and for each objective the best.
 fn finalists(table: &FigureTable, objectives: Vec<&str>) -> BTreeSet<usize> {
     let rows = table.rows.get(1..).unwrap_or_default();
     let best = |objective: &str| {
@@ -194,7 +193,7 @@ fn finalists(table: &FigureTable, objectives: Vec<&str>) -> BTreeSet<usize> {
         left.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)).then(a.2.cmp(&b.2)));
         let mut places = Vec::new();
         while places.len() < FINALISTS && !left.is_empty() {
-            // From the best on, those that are cheaper than all before.
+            // From the best on, points that are cheaper than all before.
             let mut least = f64::INFINITY;
             let is_front = |&(_, cost, _): &(f64, f64, usize)| {
                 let is_cheaper = cost < least;
@@ -211,7 +210,7 @@ fn finalists(table: &FigureTable, objectives: Vec<&str>) -> BTreeSet<usize> {
     [0].into_iter().chain(objectives.into_iter().flat_map(best)).collect()
 }
 
-/// The place of the best of these rows, the first of which is the baseline as published.
+/// Returns the place of the best of these rows; the first one is the published baseline.
 fn best_of(table: &FigureTable, reference: &TableRow, rows: &[TableRow], objective: &str) -> Option<usize> {
     let of = |row: &TableRow, metric| table.get(&row.name, metric);
     let cost = |row: &TableRow| of(row, gauges::UNIT_SECONDS.metric.name).map(|found| found.median);

@@ -1,4 +1,4 @@
-//! U4: figures of the simulator beside those of a dispatcher and units over sockets.
+//! U4: figures of the simulator compared with a dispatcher and units over sockets.
 
 use protocol::metering::{Interval, Tracking};
 use runtime::elastic::{UnitsConfig, UnitsReport};

@@ -1,4 +1,4 @@
-//! V5: an attribute for the edges behind a function, against another function that parses again.
+//! V5: an attribute for a function's outgoing edges, against another function that parses again.
 //! Measured, not simulated.
 
 use io::traffic::FlowLength;
@@ -60,7 +60,7 @@ fn policy(nodes: &str, line: &str) -> String {
     )
 }
 
-/// Two branches behind this function, by the attribute that it sets.
+/// Two branches after this function, by the attribute that it sets.
 fn branches(nodes: &str, head: &str, by: &str) -> String {
     let monitors = "Monitor a { report: [] }; Monitor b { report: [] };";
     let line = format!("{head}; {by} [{by}.method == \"GET\"] <-> a <-> outside; {by} <-> b <-> outside;");

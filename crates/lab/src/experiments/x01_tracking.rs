@@ -86,7 +86,7 @@ pub const ORACLE: &str = "oracle";
 pub const MODES: [&str; 12] =
     [FLOWLET, FLOW, SMART_100, SMART_50, PACKET, RSS, PREDICTED, HEADROOM, ALARM, FOLLOWS, STAYS, BOTH];
 
-/// All modes as published, and then those that are tuned for an experiment.
+/// All modes as published, then the modes tuned for an experiment.
 pub fn subjects(id: &str, length: RunLength) -> Vec<RowSubject> {
     let published = in_modes(&bases::tracking(length), &MODES);
     published.into_iter().chain(tuning::subjects(id, &bases::tracking_flowlets(length))).collect()
@@ -144,8 +144,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
 }
 
-/// Returns the row of perfect knowledge for the same demand; `None` if the runs failed from which
-/// the demand is taken.
+/// Returns the row of perfect knowledge for the same demand; `None` if the runs for the demand
+/// failed.
 pub fn oracle_row(lab: &mut Lab<'_>, setup: &ScenarioText, gauges: &[&ReportGauge]) -> Option<TableRow> {
     let runs = lab.run(&[&in_mode(setup, FLOWLET).setup]);
     let reports: Option<Vec<Report>> =

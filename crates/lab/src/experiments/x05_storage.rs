@@ -148,12 +148,12 @@ pub(super) fn times_as_long(
     Ok(ClaimFinding::new(holds, format!("{function}: {shown} times as long, asked is {least}")))
 }
 
-/// States in a store, which takes 100 ns for a request: as one that has several cores to itself.
+/// States in a store with 100 ns per request, as with several cores of its own.
 fn in_store(base: &ScenarioText, manner: &str) -> ScenarioText {
     base.clone().with("state.where", manner).with("state.store_time", "100ns")
 }
 
-/// Rates of the sweep, in Gbit/s: nobody says at which one the published figures were measured.
+/// Rates of the sweep, in Gbit/s: the rate of the published figures is not published.
 const RATES_FULL: [u32; 7] = [1, 2, 3, 4, 6, 8, 10];
 const RATES_QUICK: [u32; 2] = [2, 4];
 

@@ -61,7 +61,7 @@ const METRICS: [TableMetric; 4] = [
 
 const UNITS: [u16; 3] = [16, 100, 1_000];
 
-/// Flows whose packets are routed in turn.
+/// Number of flows; their packets are routed in turn.
 const FLOWS: u32 = 1_000;
 
 /// Capacity of a unit: about twenty mean flowlets at once.
@@ -173,7 +173,7 @@ struct Bench {
     step_ns: f64,
 }
 
-/// A flow, all of whose packets are alike.
+/// A flow with equal packets.
 struct Flow {
     key: FlowKey,
     hash: u64,
@@ -181,8 +181,8 @@ struct Flow {
 }
 
 impl Bench {
-    /// Creates a dispatcher whose units are all active and, by its traffic, nearly full. Each
-    /// packet begins a flowlet, or none does. `None` if there is no memory.
+    /// Creates a dispatcher with active units, all nearly full by its traffic. Each packet begins a
+    /// flowlet, or none does. `None` if there is no memory.
     fn new(units: u16, cuts: bool) -> Option<Bench> {
         let config = Config {
             gap_ns: if cuts { GAP_NS } else { u64::MAX },

@@ -57,8 +57,8 @@ struct Function {
     state: u32,
     /// Bytes of these that change between replicas: chosen so that a delta is as large as the
     /// largest of our functions' ([decision
-    /// 18](../../../../docs/decisions/0018-delta-replication.md)). For an IDS, whose deltas
-    /// vary, it is two thirds; its deltas have half.
+    /// 18](../../../../docs/decisions/0018-delta-replication.md)). An IDS has varying deltas: two
+    /// thirds here, half in its own deltas.
     changes: u32,
     /// Published rate for K = 3, in bit/s.
     published_bps: f64,
@@ -72,8 +72,8 @@ const FUNCTIONS: [Function; 5] = [
     Function { name: "policer", state: 48, changes: 48, published_bps: 4.8e6 },
 ];
 
-/// Flowlets that W-B has in a second at 10 Gbit/s: 199 K flows of 4.66 flowlets each (S86, S99),
-/// whose 6.4 M packets of 833 bytes, our workload's mean, take 4.27 s.
+/// Flowlets that W-B has in a second at 10 Gbit/s: 199 K flows of 4.66 flowlets each (S86, S99).
+/// Their 6.4 M packets of 833 bytes, our workload's mean, take 4.27 s.
 const FLOWLETS_PER_SECOND: f64 = 199e3 * 4.66 / (6.4e6 * 833.0 * 8.0 / 10e9);
 
 const WEIGHTED: &str = "weighted";

@@ -139,7 +139,7 @@ impl Account {
         self.sum(2) * prices.packet + self.sum(3) * prices.flowlet
     }
 
-    /// Share of intervals in which they bring what the units cost.
+    /// Returns the share of intervals that cover the cost of units.
     fn covered(&self, prices: Prices) -> f64 {
         let is_covered = |&&[_, cost, packets, flowlets]: &&[f64; 4]| {
             packets * prices.packet + flowlets * prices.flowlet >= cost

@@ -114,7 +114,7 @@ const FLOWS: u32 = 1_024;
 /// Packets of each flow that are its first ones: one is new, and rules are made for the next.
 const FIRST: usize = 4;
 
-/// And those behind.
+/// Later packets of each flow.
 const LATER: usize = 8;
 
 fn row(path: &str, count: u8, what: &str) -> String {
@@ -278,7 +278,8 @@ mod tests {
             assert_eq!(differences(&mut player, &mut contenders, &tape), [0; 4], "{what}");
             let sent = player.play(&mut *contenders[0].path, &tape, 0..tape.len());
             assert_eq!((sent.packets, sent.sent), (360, 360));
-            // The first of each flow walks, and so does what comes in one batch with it.
+            // The first packet of each flow takes the slow path, and so do its others in the same
+            // batch.
             let followed = contenders[2].path.followed();
             assert!(followed >= 7 * 40, "{what}: {followed}");
         }

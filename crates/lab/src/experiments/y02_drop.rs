@@ -144,11 +144,10 @@ fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {
     Ok(())
 }
 
-/// Passes in which flows are let in before they are shut out, and those in which rules are made for
-/// that.
+/// Passes that admit flows before they are blocked, and passes that make rules for blocked flows.
 const LET_IN: usize = 8;
 
-/// Passes behind, which are measured.
+/// Measured passes after that.
 const DROPPED: usize = 8;
 
 /// Packets that were dropped: nanoseconds for each, and the share that followed rules.

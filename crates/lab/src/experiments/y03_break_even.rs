@@ -1,5 +1,5 @@
 //! Break-even length of state functions on two cores: the cost of a handover between cores, and the
-//! length from which it pays.
+//! minimum length that pays.
 
 use std::hint::spin_loop;
 use std::ops::Range;
@@ -22,14 +22,14 @@ pub const METRICS: [TableMetric; 3] = [
 
 /// Two pieces of work with nothing in them.
 pub const NOTHING: &str = "nothing to do, side by side";
-/// From which length on two functions are faster side by side, in groups of
+/// Minimum length of two functions that are faster side by side, in groups of
 /// [`super::rounds::BATCH`].
 pub const IN_GROUPS: &str = "pays from: 32 packets at once";
-/// The same of packets that come alone.
+/// Same for single packets.
 pub const ALONE: &str = "pays from: each packet alone";
 
-/// Steps of the functions that are tried, shortest first. The longest take more than the 2 us that
-/// are asked for: if not even they gain anything, that is seen.
+/// Lengths of the functions tried, shortest first. The longest takes more than the 2 us of the
+/// claim, to show whether even that gains nothing.
 const STEPS: [u32; 8] = [0, 16, 64, 160, 320, 640, 1_280, 5_120];
 
 /// Times that something is handed over in a row.
@@ -83,7 +83,7 @@ impl Trials {
         Ok(Trials { row, batch_len, player, chains })
     }
 
-    /// Plays a part of the tape through each in turn, and adds from which length on it paid.
+    /// Plays a part of the tape through each in turn, and adds the minimum length that paid.
     pub fn round(
         &mut self,
         measured: &mut Rounds,
@@ -107,8 +107,8 @@ impl Trials {
     }
 }
 
-/// The length from which on all trials gain something, by their lengths and gains: between two of
-/// them as on a line. If the longest gains nothing, its length, which is too short.
+/// Returns the length above which all trials gain something, interpolated between two trials. If
+/// the longest gains nothing, returns its length, which is too short.
 fn pays_from(trials: &[(f64, f64)]) -> f64 {
     let gains = |&(_, gain): &(f64, f64)| gain >= 0.0;
     match trials.iter().rposition(|trial| !gains(trial)) {

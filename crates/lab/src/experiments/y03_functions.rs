@@ -142,7 +142,7 @@ struct Chains {
     steps: u32,
     count: u8,
     contenders: Vec<Contender>,
-    /// Packets and records in which side by side differs from the plain chain.
+    /// Packets and records that differ between side by side and the plain chain.
     differ: f64,
 }
 
@@ -204,7 +204,7 @@ impl Chains {
                 RowKind::Faithful,
                 functions.side_by_side(cores.always())?,
             ));
-            // Batches in which flows are once, and in which they are twice.
+            // Batches with one packet per flow, and with two.
             let batches: Vec<TrialStep> =
                 (0..tape.len()).map(|at| TrialStep::Batch(BATCH << (at % 3))).collect();
             let plain = Witness::of(&mut *functions.graph(false)?, tape, &batches, &mut || None);

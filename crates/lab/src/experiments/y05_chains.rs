@@ -84,15 +84,14 @@ const PACKETS_MIN: usize = 1_000;
 
 const FLOWS_MAX: u32 = 32_768;
 
-/// Parts of the traffic, of which one is a warm-up (R7): a new chain touches its memory for the
-/// first time.
+/// Parts of the traffic. One is a warm-up (R7): a new chain touches its memory for the first time.
 const WARM_UP: usize = 4;
 
 fn row(path: &str, chain: &str, traffic: &str) -> String {
     format!("{path}, {chain}, {traffic}")
 }
 
-/// In all traffic of this chain of which rows are there.
+/// Decides over all traffic of this chain that has rows.
 fn is_faster(f: &MeasuredFigures<'_>, chain: &str, mice: bool) -> Result<ClaimFinding, MissingFigure> {
     let begin = format!("{CONSOLIDATED}, {chain}, ");
     let rows = f.0.iter().flat_map(|table| &table.rows).map(|row| row.name.as_str());
@@ -127,7 +126,7 @@ pub(super) fn monitor() -> (&'static str, String) {
     ("Monitor", "report: []".to_owned())
 }
 
-/// 99 rules that do not match, and one that does.
+/// 99 rules that do not match, and a rule that matches.
 fn firewall() -> (&'static str, String) {
     let never = (0..99).map(|i| format!("deny tcp from 192.0.2.{i} to 203.0.113.{i} port {}", 1000 + i));
     let rules: Vec<_> = never.chain(["allow any from any to any".to_owned()]).collect();
@@ -173,7 +172,7 @@ const WAYS: [(&str, &str, RowKind); 9] = [
     (SECOND, CACHE, RowKind::Baseline),
 ];
 
-/// A way, as new; one that is made in advance has seen the tape.
+/// Creates a path. A synthesis made in advance has seen the tape.
 fn path(
     (name, way): (&str, &str),
     rules: &RuleFiles,
@@ -307,7 +306,7 @@ fn chart(table: &FigureTable) -> FigureChart {
     }
 }
 
-/// By which rules packets are inspected.
+/// Describes the rules that inspect packets.
 pub(super) fn which_rules(files: &RuleFiles) -> String {
     match files.rules.len() {
         0 => "Detection rules: those of examples/ids.rules, unless `--rules` gives others.".to_owned(),

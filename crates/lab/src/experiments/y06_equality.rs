@@ -119,7 +119,8 @@ fn compare(runs: u32, seed: u64) -> Result<[[f64; 5]; 2], String> {
     Ok(rows)
 }
 
-/// Packets in which a way that has no flows to be moved differs from the plain chain.
+/// Returns the number of packets that differ between a path without movable flows and the plain
+/// chain.
 fn other_packets(path: &mut dyn Path, trial: &GraphTrial<'_>, plain: &Witness) -> u64 {
     let (mut sent, mut at) = (Vec::new(), 0);
     for step in &trial.steps {

@@ -78,7 +78,7 @@ const CACHE: &str = "cache";
 /// Events a second.
 const RATES: [u32; 4] = [0, 100, 1_000, 10_000];
 
-/// Packets a second, by which events are counted.
+/// Packets per second, the base for counting events.
 const PACKETS_PER_SECOND: u32 = 1_000_000;
 
 const FLOWS: u32 = 1_024;

@@ -1,4 +1,4 @@
-//! Y8: flows for which there is room, and for which there is none. Counted, not timed.
+//! Y8: flows with and without room in the table. Counted, not timed.
 
 use std::hint::black_box;
 
@@ -79,7 +79,7 @@ fn row(what: &str, flows: u32) -> String {
     format!("{what}, {flows} flows")
 }
 
-/// Rounds in which rules are made, and those that count.
+/// Rounds that make rules, and rounds that count.
 const WARM_UP: u64 = 4;
 const COUNTED: u64 = 1;
 

@@ -67,7 +67,7 @@ const LOST: ReportGauge = ReportGauge {
     of: |report| Some(report.drops.values().sum::<u64>() as f64 / report.workload.packets.max(1) as f64),
 };
 
-/// Share of intervals in which at least 99 % of what came was processed.
+/// Share of intervals with at least 99 % of the arrived traffic processed.
 const MATCHED: ReportGauge = ReportGauge {
     metric: TableMetric { name: "kept up", unit: FigureUnit::Share },
     of: |report| {

@@ -55,7 +55,7 @@ impl MoveCosts {
 const BEGIN_STEP_NS: u64 = 2_000;
 /// Time between the last flow's begin and the migration, at least.
 const SETTLE_NS: u64 = 2_000_000;
-/// Traffic goes on for this time after the last move.
+/// Traffic continues for this time after the last move.
 const AFTER_NS: u64 = 5_000_000;
 /// A migration that takes longer has failed.
 const TOTAL_NS_MAX: u64 = 60_000_000_000;
@@ -68,10 +68,10 @@ pub trait Mover {
     /// Begins to move all flows.
     fn start(&mut self, net: &mut MoveNetwork<Self::Message>) -> Result<(), String>;
 
-    /// A packet has come to the switch.
+    /// Handles a packet at the switch.
     fn switch(&mut self, packet: SwitchedPacket, net: &mut MoveNetwork<Self::Message>);
 
-    /// A packet has come to a unit or to the controller.
+    /// Handles a packet at a unit or at the controller.
     fn packet(&mut self, at: MoveNode, packet: SwitchedPacket, net: &mut MoveNetwork<Self::Message>);
 
     /// A message has arrived.
@@ -98,7 +98,7 @@ enum Event<M> {
     Arrive(MoveNode, Parcel<M>),
     /// The node is done with what it was at.
     Serve(MoveNode),
-    /// The flow's next packet comes to the switch.
+    /// The flow's next packet arrives at the switch.
     Traffic(u32),
     Start,
 }
@@ -211,7 +211,7 @@ impl<M> MoveNetwork<M> {
         net
     }
 
-    /// A flow's packet comes to the switch.
+    /// Sends a flow's next packet to the switch.
     fn send_next(&mut self, flow: u32) {
         let Some((packet, next_ns)) = self.witness.next_packet(flow, self.now_ns, self.period_ns, AFTER_NS)
         else {
@@ -266,7 +266,7 @@ impl<M> MoveNetwork<M> {
         *busy = self.now_ns.max(*busy) + ns;
     }
 
-    /// The controller is busy with a flow, beside messages.
+    /// Charges the controller's work for a flow, in addition to messages.
     pub fn work_for_flow(&mut self) {
         self.work(MoveNode::Controller, self.costs.controller_ns);
     }
@@ -289,7 +289,7 @@ impl<M> MoveNetwork<M> {
         self.carry(from, to, sent_ns, Parcel::Message(message));
     }
 
-    /// Queues a message at the node itself, behind what waits there: it does something in parts.
+    /// Queues a message at the node itself, after all queued ones, for work in parts.
     pub fn yield_to_queue(&mut self, node: MoveNode, message: M) {
         self.queues[node as usize].push_back(Parcel::Message(message));
         self.wake(node);

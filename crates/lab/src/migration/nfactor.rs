@@ -1,7 +1,7 @@
 //! NFActor's migration: three requests and responses per flow, between the flow's actors (A15).
 //!
-//! The source asks the target to make a flow actor, then the switch to send packets there, and
-//! hands over the state when the switch has answered: its answer arrives behind the last packet.
+//! The source requests a flow actor from the target, then a new route from the switch, and hands
+//! over the state after the switch's answer, which arrives after the last packet.
 
 use std::collections::HashMap;
 
@@ -26,7 +26,7 @@ pub enum ActorExchange {
 pub struct NfActor {
     queue: MoveQueue,
     concurrency: u32,
-    /// Flows whose packets the switch sends to the target.
+    /// Flows that the switch sends to the target.
     is_rerouted: Vec<bool>,
     /// Packets at the target that wait for their flow's state.
     waiting: HashMap<u32, Vec<SwitchedPacket>>,

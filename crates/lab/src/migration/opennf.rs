@@ -4,7 +4,8 @@
 //! go through the controller, which buffers these packets until all states of its command are
 //! there, passes them on, and then changes the switch's rule. To preserve order, the switch sends
 //! packets to both the source and the controller for a while: the controller then knows the last
-//! one that took the old way, and the target holds what took the new way until it has had that one.
+//! packet on the old path, and the target holds packets on the new path until it has processed that
+//! one.
 
 use super::network::{MoveNetwork, MoveNode, Mover};
 use super::witness::{FoldState, SwitchedPacket};
@@ -34,7 +35,7 @@ pub enum ControllerMessage {
     Event(SwitchedPacket),
     /// The same, on its way to the target.
     Passed(SwitchedPacket),
-    /// To the target: holds packets of the group that do not come from the controller.
+    /// To the target: holds packets of the group, except the controller's.
     Hold(u32),
     /// To the switch: packets go to the source and to the controller.
     RouteToBoth(u32),
@@ -80,7 +81,7 @@ pub struct OpenNf {
     size: u32,
     groups: Vec<Group>,
     routes: Vec<Route>,
-    /// Groups for which the source raises events.
+    /// Groups with events raised by the source.
     raises: Vec<bool>,
     /// Groups that the target holds, with their packets.
     held: Vec<Option<Vec<SwitchedPacket>>>,

@@ -17,9 +17,9 @@ use super::{MigrationCase, MoveQueue};
 pub enum OwnershipMessage {
     /// From the dispatcher, or from the other unit.
     ToUnit(UnitMessage),
-    /// The target reports a flow whose state has arrived, if moves take turns.
+    /// The target reports the arrival of a flow's state, if moves take turns.
     Arrived,
-    /// The dispatcher goes on with its command, after packets that have come.
+    /// The dispatcher continues its command after the packets that have arrived.
     Proceed,
 }
 
@@ -47,7 +47,7 @@ struct Folds {
     states: Vec<Option<FoldState>>,
     state_bytes: usize,
     done: Vec<(FlowId, SwitchedPacket)>,
-    /// Flows whose states have arrived.
+    /// Flows with arrived states.
     arrived: Vec<FlowId>,
 }
 
@@ -89,7 +89,7 @@ impl Engine for Folds {
 }
 
 impl Ownership {
-    /// Two units, the first of which gets all flows.
+    /// Creates two units; the first one gets all flows.
     ///
     /// # Errors
     ///
@@ -219,7 +219,7 @@ impl Mover for Ownership {
         let unit = usize::from(at == MoveNode::Target);
         let Some(stamp) = self.stamps[unit].pop_front() else { return };
         self.units[unit].handle_packet(net.now_ns(), stamp, packet, &mut self.outbox);
-        // A packet alone asks for nothing that could fail here.
+        // A packet alone causes nothing that could fail here.
         let _ = self.follow_up(unit, net);
     }
 

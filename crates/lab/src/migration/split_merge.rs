@@ -1,9 +1,9 @@
 //! Migration as in Split/Merge: the controller suspends flows and buffers their packets while it
 //! moves their states, then resumes them at their new place.
 //!
-//! It suspends a flow and asks for its state at the same time. Packets that are on their way to the
-//! source when it gives the state away are lost, and buffered packets may be overtaken by those
-//! that the switch sends directly.
+//! It suspends a flow and requests its state at the same time. Packets in flight to the source when
+//! it gives the state away are lost, and packets that the switch sends directly may overtake
+//! buffered ones.
 
 use super::network::{MoveNetwork, MoveNode, Mover};
 use super::witness::{FoldState, SwitchedPacket};

@@ -7,7 +7,7 @@ pub struct SwitchedPacket {
     pub flow: u32,
     /// Its number in the flow, from 1.
     pub seq: u32,
-    /// When it came to the switch.
+    /// Time of arrival at the switch.
     pub came_ns: u64,
 }
 
@@ -46,11 +46,11 @@ pub struct MigrationOutcome {
     pub lost: u64,
     /// Packets that left after a later one of their flow.
     pub reordered: u64,
-    /// Flows whose state is not that of all their packets, in order.
+    /// Flows with a state other than that of all their packets in order.
     pub wrong_states: u64,
     /// Messages, of all flows and nodes.
     pub messages: u64,
-    /// Packets that came.
+    /// Packets that arrived.
     pub packets: u64,
 }
 
@@ -82,7 +82,7 @@ pub struct MoveWitness {
 }
 
 impl MoveWitness {
-    /// This many flows, none of which has begun.
+    /// Creates a witness of this many flows; none has begun.
     pub fn new(flows: u32) -> MoveWitness {
         MoveWitness {
             flows: vec![FlowLog::default(); flows as usize],

@@ -1,4 +1,4 @@
-//! A function whose packets show the state that processed them.
+//! A function that marks packets with the state that processed them.
 
 use nf::{Context, Descriptor, Maturity, NetworkFunction, NodeSharing, PacketView, Setup, Verdict};
 use packet::{Addr, DropReason, Endpoint, FlowKey, Packet, Side};

@@ -13,7 +13,7 @@ use super::number::{PacketMark, mark_of};
 #[derive(Clone, Debug, Default)]
 struct WitnessedFlow {
     sent: u32,
-    /// In the order in which they left.
+    /// In the order of departure.
     left: Vec<PacketMark>,
 }
 
@@ -24,7 +24,7 @@ pub struct StateWitness {
 }
 
 impl StateWitness {
-    /// This many flows, none of which has begun.
+    /// Creates a witness of this many flows; none has begun.
     pub fn new(flows: u32) -> StateWitness {
         StateWitness { flows: vec![WitnessedFlow::default(); flows as usize] }
     }
@@ -119,7 +119,7 @@ mod tests {
     fn faults_differ() {
         let none = FaultyMoveOutcome::default();
         assert_eq!(judged(&[(1, 1, 1), (2, 2, 2), (3, 3, 2)], false), none);
-        // The source goes on with its old state after the target has processed a packet.
+        // The source continues with its old state after the target has processed a packet.
         let split = judged(&[(1, 1, 1), (2, 2, 2), (3, 2, 1)], false);
         assert_eq!(split, FaultyMoveOutcome { lost_updates: 1, two_writers: 1, ..none });
         // The target begins with an old state.

@@ -35,7 +35,7 @@ impl Functions {
         Ok(self.assembly(consolidate, None)?.graph)
     }
 
-    /// A consolidated one, of which state functions that commute run side by side.
+    /// Creates a consolidated graph that runs commuting state functions side by side.
     ///
     /// # Errors
     /// As for [`Functions::chain`].

@@ -1,5 +1,4 @@
-//! Functions that only experiments have, and what a chain of some comes to when it is written by
-//! hand.
+//! Functions that only experiments have, and hand-written equivalents of chains of them.
 
 use std::hint::black_box;
 
@@ -14,7 +13,7 @@ use values::ConfigError;
 
 use super::Path;
 
-/// All functions, with those that only experiments have.
+/// Returns all functions, including the experiments' own.
 pub fn registry() -> Registry<Value> {
     let mut registry = ::functions::registry();
     registry.add(nf::loader!(Rewrite), "");

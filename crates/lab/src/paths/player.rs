@@ -8,7 +8,7 @@ use packet::{Packet, PacketPool, Side};
 
 use super::{Path, Tape};
 
-/// A packet that left: by which side, with which bytes.
+/// A packet that left: its egress side and its bytes.
 pub type Sent = (Side, Vec<u8>);
 
 /// Longer latencies count as this, in nanoseconds.

@@ -1,16 +1,16 @@
-//! Ways one behind the other.
+//! Paths in series.
 
 use packet::{Packet, PacketPool, Side};
 
 use super::Path;
 
-/// Ways one behind the other, the first one inside: each sees packets as the one before left them,
-/// and nothing of what that one knew.
+/// Paths in series, the first one inside: each sees packets as the previous one left them, without
+/// its metadata.
 ///
-/// What turns a packet back, or makes one, has to stand alone: it leaves at once.
+/// Packets that a path turns back or generates leave at once, so such paths must be alone.
 pub struct Series {
     paths: Vec<Box<dyn Path>>,
-    /// Packets before and behind one of them.
+    /// Packets before and after one of them.
     before: Vec<Packet>,
     behind: Vec<Packet>,
 }

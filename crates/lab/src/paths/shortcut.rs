@@ -8,19 +8,19 @@ use packet::{End, FlowHasher, FlowKey, NewEnds, Packet, PacketClass, PacketPool,
 
 use super::Path;
 
-/// A table of header actions, by the packets' keys, in front of a plain chain that says what
-/// becomes of those that are not in it.
+/// A table of header actions, by the packets' keys, in front of a plain chain, which decides about
+/// packets that are not in it.
 ///
-/// It knows what became of a packet's headers, and treats the flow's next ones of that direction
-/// alike: no function sees them, none counts them, and no flow is kept for them. Packets with SYN,
-/// FIN or RST, fragments and ICMP errors go through the chain, and what is known of their flow goes
+/// It knows the changes of a packet's headers, and repeats them for the flow's next packets of that
+/// direction: no function sees or counts them, and no flow is kept for them. Packets with SYN, FIN
+/// or RST, fragments and ICMP errors go through the chain, and what is known of their flow goes
 /// with FIN and RST.
 ///
 /// - A cache, as those of software switches are (B35): it learns from the packets that it sees, and
 ///   forgets everything with each command.
 /// - A synthesis of the chain made in advance: what is in it was learned before, and stays; it
-///   counts each flow's packets, bytes and time, which is what the monitor and the load balancer do
-///   beside headers. It cannot know of servers that go.
+///   counts each flow's packets, bytes and time, which is all that the monitor and the load
+///   balancer do apart from headers. It does not know of removed servers.
 pub struct Shortcut {
     parser: Parser,
     graph: Box<Graph>,
@@ -122,7 +122,7 @@ impl Shortcut {
         self.single.push(packet);
         self.graph.process(&mut self.single, out, pool);
         if flags & OVER != 0 {
-            // Of the other direction, too, as far as its packets have the same key.
+            // Of the other direction, too, if its packets have the same key.
             for (reversed, side) in [(false, side), (true, side), (false, side.other()), (true, side.other())]
             {
                 self.known.remove(&Known { key, reversed, side, hash: known.hash });
@@ -147,8 +147,7 @@ impl Shortcut {
     }
 }
 
-/// TCP flags of packets that go through the chain: FIN, SYN, RST; and of those that end a
-/// connection.
+/// TCP flags of packets that take the chain: FIN, SYN, RST; and of packets that end a connection.
 const CHANGING: u8 = 7;
 const OVER: u8 = 5;
 

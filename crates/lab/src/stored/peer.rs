@@ -51,7 +51,7 @@ struct State {
 
 impl Peer {
     /// Starts a unit with this chain, which has no flows yet. If `is_ahead`, it returns each state
-    /// as soon as it has it (S51); otherwise when it is asked (S49).
+    /// as soon as it has it (S51); otherwise on request (S49).
     ///
     /// # Errors
     ///
@@ -143,7 +143,7 @@ struct Other {
 }
 
 impl Other {
-    /// Works until nobody is left who could want anything, or until it gets what is no state.
+    /// Works until all senders are gone, or until it gets a damaged state.
     fn run(mut self, inbox: &Receiver<Mail>) {
         for mail in inbox {
             let goes_on = match mail {

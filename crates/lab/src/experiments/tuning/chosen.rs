@@ -1,5 +1,4 @@
-//! The settings that baselines are shown with beside the published ones: what the sweeps have
-//! found.
+//! The settings of tuned baselines, found by the sweeps.
 
 use super::{TUNING_SEEDS, name, sweeps, with};
 use crate::experiments::common;

@@ -36,14 +36,15 @@ impl TunedBaseline {
     }
 }
 
-/// When units are started, by the load of those that there are.
+/// The load of active units above which another one starts.
 const STARTS: &[Keys] = &[
     &[("dispatcher.start_at", "0.9")],
     &[("dispatcher.start_at", "0.7")],
     &[("dispatcher.start_at", "0.5")],
 ];
 
-/// By all that comes, which is Rivulet's: the baselines that "follow" are given it.
+/// The load that the number of units follows, by total demand: Rivulet's own rule, also for
+/// baselines that "follow".
 const FOLLOWS: &[Keys] = &[
     &[("dispatcher.follow_at", "1.0")],
     &[("dispatcher.follow_at", "0.85")],
@@ -68,10 +69,10 @@ const SIZE: &[Keys] = &[
     &[("dispatcher.size_max", "\"none\"")],
 ];
 
-/// The silence behind which it ends (T).
+/// The silence that ends a flowlet (T).
 const GAP: &[Keys] = &[&[("dispatcher.gap", "\"500us\"")], &[("dispatcher.gap", "\"2ms\"")]];
 
-/// To how many units states are copied (K).
+/// The number of units that states are copied to (K).
 const COPIES: &[Keys] = &[&[("dispatcher.targets_count", "3")], &[("dispatcher.targets_count", "9")]];
 
 /// Period after which flows may move.
@@ -105,8 +106,8 @@ const PACKET: Keys = &[("dispatcher.mode", "\"packet\"")];
 const SMART_100: Keys = &[("dispatcher.mode", "\"smart-flow:100ms\"")];
 const SMART_50: Keys = &[("dispatcher.mode", "\"smart-flow:50ms\"")];
 
-/// Modes: the baselines of X1, X2 and X3, whose runs are the same. First all as they are published,
-/// with their own settings; of smart flows those with a published period, and such with any.
+/// Modes: the baselines of X1, X2 and X3, which share their runs. First the published ones, with
+/// their own settings; smart flows with the published periods, and with any.
 const MODES: &[TunedBaseline] = &[
     TunedBaseline { name: "flow", fixed: FLOW, grid: &[STARTS, CHOICE, WINDOW] },
     TunedBaseline { name: common::SMART_100, fixed: SMART_100, grid: &[STARTS, CHOICE, WINDOW] },
@@ -139,7 +140,7 @@ const PLACES: &[TunedBaseline] = &[
     },
 ];
 
-/// The silence behind which flowlets end that no size ends.
+/// The silence that ends flowlets without a size limit.
 const GAPS: &[Keys] = &[
     &[("dispatcher.gap", "\"500us\"")],
     &[("dispatcher.gap", "\"100us\"")],

@@ -145,13 +145,13 @@ fn whole_runs_are_for_the_published_point_and_those_that_are_good_for_what_they_
     };
     // As many as there is room for are all run.
     assert_eq!(of(&[[5.0, 5.0], [1.0, 9.0], [9.0, 1.0]]), [0, 1, 2]);
-    // The published one is the worst; then come as many as there is room for, each better or
-    // cheaper than the others, and one that is dearer than the best and no better.
+    // The published point is the worst. Then a full front follows, each point better or cheaper
+    // than the others, and a point that is more expensive than the best and no better.
     let count = FINALISTS as u32;
     let front = (0..count).map(|at| [f64::from(at), f64::from(count - at)]);
     let points: Vec<_> = [[99.0, 99.0]].into_iter().chain(front).chain([[0.0, 50.0]]).collect();
     assert_eq!(of(&points), (0..=FINALISTS).collect::<Vec<_>>());
-    // What is worse by both than one of the front comes behind all of the front.
+    // A point worse in both than a point of the front comes after the whole front.
     let points: Vec<_> =
         [[9.0, 9.0]].into_iter().chain([[2.0, 2.0]; FINALISTS]).chain([[1.0, 1.0]]).collect();
     assert!(of(&points).contains(&(FINALISTS + 1)) && of(&points).len() == FINALISTS + 1);

@@ -1,5 +1,5 @@
-//! X5 with a real store: packets through a NAT whose flows' states are in a Redis of this machine,
-//! or at another unit on a thread of its own. Measured, not simulated.
+//! X5 with a real store: packets through a NAT with the states of flows in a Redis of this machine,
+//! or at another unit on its own thread. Measured, not simulated.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -42,7 +42,7 @@ const LOCAL: &str = "in the unit";
 const PERCENTILES: [(&str, f64); 6] =
     [("p1", 1.0), ("p25", 25.0), ("p50", 50.0), ("p75", 75.0), ("p99", 99.0), ("p99.9", 99.9)];
 
-/// Beside the percentiles.
+/// The metrics other than percentiles.
 const OTHERS: [TableMetric; 4] = [
     TableMetric { name: "mean", unit: FigureUnit::Ns },
     TableMetric { name: "seamless", unit: FigureUnit::Share },
@@ -142,7 +142,7 @@ struct Trace {
     expected: Vec<Vec<u8>>,
 }
 
-/// A packet that comes in.
+/// An arriving packet.
 struct Arriving {
     at_ns: u64,
     port: u16,
@@ -216,8 +216,8 @@ impl Trace {
         Ok(percentiles.into_iter().chain(others).collect())
     }
 
-    /// Plays it once through a unit, each packet at its time, or when the one before it is through:
-    /// how long each took there, and what was asked of the store.
+    /// Plays it once through a unit, each packet at its time, or after the previous one. Returns
+    /// each packet's time in the unit, and the accesses to the store.
     fn play<S: Store<Error: Display>>(
         &self,
         mut unit: Stored<S>,
