@@ -92,11 +92,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (outputs, events) = (&[], &observe::eve::EventKinds::default());
     let outputs = Outputs { writes: outputs, alerts: None, events, flows: None, live: None };
     let sinks = Sinks::create(&outputs, &assembly.ports)?.begin(None)?;
+    // The timeline that the API shows begins with the dispatcher.
+    let api = args.api.open("demo", false, &ApiFiles::default())?;
     let asked = Instant::now();
     let is_late = |_: &StartStatus| asked.elapsed() >= PATIENCE;
     let (mut runner, cluster) =
         node.run(&policy.display().to_string(), assembly, config, Some(&is_late)).context(SLOW)?;
-    let api = args.api.open("demo", false, &ApiFiles::default())?;
     api.said.iter().for_each(|line| say_line!("{line}"));
     let handle = cluster.nodes.clone();
     let _api = api.sockets.map(|api| api.serve(&mut runner, Some(cluster))).transpose()?;
