@@ -172,7 +172,7 @@ fn all_functions_survive_faults() {
 #[test]
 fn explanations_are_the_same_each_time() {
     let frames = conversation("nat.rvl", &profile(Payload::Random, 200, 800_000.0, 7));
-    let trial = trial("nat.rvl", &frames, LOSSY, Granularity::Packet);
+    let trial = trial("nat.rvl", &frames, &(LOSSY.to_owned() + RESTLESS), Granularity::Packet);
     let explanation = trial.explain(1).unwrap();
     assert_eq!(trial.explain(1).unwrap(), explanation);
     for word in ["FaultPlan", "earlier lines", "owner-changed", "Pull", "state-installed", "processed"] {
