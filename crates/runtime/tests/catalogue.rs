@@ -70,6 +70,7 @@ fn keys_are_those_of_the_report() {
         restarts: 1,
         streams: Some(<_>::default()),
         programs: [("squid".to_owned(), ProgramReport::default())].into(),
+        nodes: [("squid".to_owned(), ProgramReport::default())].into(),
         interfaces: [(
             "outside".to_owned(),
             InterfaceReport { host: Some(HostReport::default()), ..<_>::default() },
