@@ -214,8 +214,8 @@ impl Topology {
     }
 
     /// Returns a name for each edge, in the order of their identifiers: that of the policy's
-    /// [`PolicyGraph::all_edges`], then packets that no edge takes. Of several edges between the
-    /// same nodes, the later ones have a number: `a -> b #2`.
+    /// [`policy::PolicyGraph::all_edges`], then packets that no edge takes. Of several edges between
+    /// the same nodes, the later ones have a number: `a -> b #2`.
     pub fn edge_names(&self) -> Vec<String> {
         let mut counts: BTreeMap<String, usize> = BTreeMap::new();
         let numbered = self.edges.iter().map(|edge| {

@@ -152,6 +152,9 @@ impl<'a> Lab<'a> {
     }
 
     /// Runs this with one seed that is not among those of the lab, perhaps.
+    ///
+    /// # Errors
+    /// The fault of the run.
     pub fn run_seed(&mut self, setup: &ScenarioText, seed: u64) -> RunResult {
         let job = (setup.to_string(), seed);
         self.run_missing(std::slice::from_ref(&job));

@@ -26,15 +26,27 @@ pub trait Store {
 
     /// Appends the state that was written last to `state`; nothing if there is none. Whether it was
     /// at hand: nothing had to be waited for.
+    ///
+    /// # Errors
+    /// The store failed.
     fn read(&mut self, flow: FlowId, state: &mut Vec<u8>) -> Result<bool, Self::Error>;
 
     /// Writes a state, and waits until that is done.
+    ///
+    /// # Errors
+    /// The store failed.
     fn write(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Self::Error>;
 
     /// The same, and waits for nothing. What is read later is this.
+    ///
+    /// # Errors
+    /// The store failed.
     fn push(&mut self, flow: FlowId, state: &[u8]) -> Result<(), Self::Error>;
 
     /// Forgets a flow that has ended.
+    ///
+    /// # Errors
+    /// The store failed.
     fn forget(&mut self, flow: FlowId) -> Result<(), Self::Error>;
 }
 

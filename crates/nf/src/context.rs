@@ -220,6 +220,9 @@ impl Context<'_> {
     }
 
     /// Sets the value under `key` in the flow's map (S21).
+    ///
+    /// # Errors
+    /// The map is full, or the value is too long.
     pub fn put(&mut self, key: u64, value: &[u8]) -> Result<(), crate::PutError> {
         self.map.put(key, value)
     }
@@ -463,6 +466,9 @@ impl Context<'_> {
     }
 
     /// Sends `network`, an IP packet with valid checksums, to the sender of this packet.
+    ///
+    /// # Errors
+    /// The drop reason, if no buffer is free or the packet is too long.
     pub fn answer(&mut self, packet: &PacketView<'_>, network: &[u8]) -> Result<(), DropReason> {
         let buffers = self.buffers.as_deref_mut().ok_or(DropReason::Internal)?;
         let towards = self.transit.side;
@@ -475,6 +481,9 @@ impl Context<'_> {
     ///
     /// Mark the packet with [`PacketView::mark_one_off`] or [`PacketView::mark_per_packet`]: a rule
     /// emits nothing.
+    ///
+    /// # Errors
+    /// The drop reason, if no buffer is free or the packet is too long.
     pub fn emit(
         &mut self,
         packet: &PacketView<'_>,

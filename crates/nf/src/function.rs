@@ -180,6 +180,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     }
 
     /// Executes an operator's command, such as `server web1 down`. The syntax is the NF's own.
+    ///
+    /// # Errors
+    /// The command is unknown or cannot be executed; the text is for the operator.
     fn control(&mut self, command: &str) -> Result<(), ControlError> {
         Err(ControlError(format!("`{}` takes no commands, got `{command}`", Self::DESCRIPTOR.name)))
     }
@@ -199,6 +202,9 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Converts a flow's state from another version, see [`Descriptor::state_version`]; `old` holds
     /// its bytes. Called for each flow that arrives from a graph with that version. The flow's map
     /// and buffers stay as they are, so both versions must declare the same ones.
+    ///
+    /// # Errors
+    /// No conversion from that version exists.
     fn upgrade(from_version: u16, _old: &[u8]) -> Result<Self::State, UpgradeError> {
         Err(UpgradeError { from_version, to_version: Self::DESCRIPTOR.state_version })
     }

@@ -99,6 +99,9 @@ impl HashIndex {
     /// Returns an index for up to `capacity` entries. Its memory is accessed at random and
     /// therefore prefaulted, see [`Zeroed::prefault`]; otherwise first packets of flows would wait
     /// for page faults.
+    ///
+    /// # Errors
+    /// Memory lacks.
     pub fn new(capacity: usize) -> Result<HashIndex, OutOfMemory> {
         let count = capacity.div_ceil(FILL).max(1).next_power_of_two();
         let mut buckets = Zeroed::new(count)?;

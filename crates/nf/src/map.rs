@@ -54,6 +54,9 @@ impl<'a> StateMap<'a> {
     }
 
     /// Sets the value under `key`.
+    ///
+    /// # Errors
+    /// The map is full, or the value is too long.
     pub fn put(&mut self, key: u64, value: &[u8]) -> Result<(), PutError> {
         if value.len() > self.spec.value_len {
             return Err(PutError::TooLong { len: value.len(), max: self.spec.value_len });

@@ -287,6 +287,9 @@ pub type States<'r, T> = ColumnMut<'r, RecordHeader, T>;
 
 impl FlowRecords {
     /// Returns space for `capacity` flows with records of this layout.
+    ///
+    /// # Errors
+    /// Memory lacks.
     pub fn new(capacity: u32, layout: RecordLayout) -> Result<FlowRecords, OutOfMemory> {
         let slots = SlotArray::new(capacity, layout.len)?;
         let free = Vec::with_capacity(capacity as usize);

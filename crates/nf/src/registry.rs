@@ -12,6 +12,9 @@ pub trait ConfigSource {
     type Error: std::error::Error;
 
     /// Deserializes a `T`.
+    ///
+    /// # Errors
+    /// The configuration has another form.
     fn read<T: DeserializeOwned>(&self) -> Result<T, Self::Error>;
 }
 
@@ -124,6 +127,9 @@ impl<C: ConfigSource> Registry<C> {
 
 impl<C: ConfigSource> RegistryEntry<C> {
     /// Builds an instance from this configuration.
+    ///
+    /// # Errors
+    /// The configuration is invalid, or memory lacks.
     pub fn make(&self, config: &C, setup: Setup) -> Result<Box<dyn Stage>, MakeError<C::Error>> {
         (self.make)(config, setup)
     }

@@ -20,6 +20,9 @@ pub struct SourceAccounts {
 
 impl SourceAccounts {
     /// Returns at least `accounts` accounts with a limit of `share` each.
+    ///
+    /// # Errors
+    /// Memory lacks.
     pub fn new(accounts: u64, share: u32, seed: u64) -> Result<SourceAccounts, OutOfMemory> {
         let len = accounts.next_power_of_two().max(ACCOUNTS_MIN);
         let held = Zeroed::new(len as usize)?;
@@ -99,6 +102,9 @@ pub struct ReportLimit<const KINDS: usize> {
 
 impl<const KINDS: usize> ReportLimit<KINDS> {
     /// Returns a limit for this many accounts.
+    ///
+    /// # Errors
+    /// Memory lacks.
     pub fn new(accounts: usize) -> Result<ReportLimit<KINDS>, OutOfMemory> {
         Ok(ReportLimit { reported_s: Zeroed::new(accounts * KINDS)?, reports: [(0, 0); KINDS] })
     }

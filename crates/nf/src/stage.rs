@@ -129,7 +129,7 @@ pub struct StageCounters {
 /// Treatment of a packet at which the NF panics.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnPanic {
-    /// Drop it with [`DropReason::FunctionPanic`] and end its flow.
+    /// Drop it with [`FunctionPanic`](packet::DropReason::FunctionPanic) and end its flow.
     #[default]
     Drop,
     /// Forward it as the NF left it, and reset the NF's state of the flow.
@@ -153,7 +153,7 @@ pub struct SavedPart {
     pub bytes: Range<usize>,
     /// Length of the state in `bytes`.
     pub state_len: usize,
-    /// Digest of the NF's configuration: see [`Setup::config_digest`].
+    /// Digest of the NF's configuration: see [`config_digest`](crate::Setup::config_digest).
     pub config_digest: u32,
 }
 
@@ -182,10 +182,11 @@ pub trait Stage: Send {
     /// place of [`Stage::process`] (B17-B19).
     fn run_functions(&mut self, group: &mut ReadGroup<'_>, functions: &[u16]);
 
-    /// Predicts the treatment of a flow's packets from its state, see [`NetworkFunction::predict`].
+    /// Predicts the treatment of a flow's packets from its state, see
+    /// [`predict`](crate::NetworkFunction::predict).
     fn predict(&self, record: u32, records: &FlowRecords, plan: &mut Plan<'_>) -> bool;
 
-    /// See [`NetworkFunction::predicts_uniformly`].
+    /// See [`predicts_uniformly`](crate::NetworkFunction::predicts_uniformly).
     fn predicts_uniformly(&self) -> bool;
 
     /// Counts packets that bypassed the NF, `drops` of them dropped on its behalf.
@@ -200,25 +201,26 @@ pub trait Stage: Send {
         false
     }
 
-    /// Selects flows to evict for the new one of this packet, see [`NetworkFunction::make_room`].
+    /// Selects flows to evict for the new one of this packet, see
+    /// [`make_room`](crate::NetworkFunction::make_room).
     fn make_room(&mut self, _packet: &Packet, _env: &mut StageEnv<'_>, _victims: &mut Vec<u32>) {}
 
     /// Sees a fragment that is dropped without its first one, see
-    /// [`NetworkFunction::lone_fragment`].
+    /// [`lone_fragment`](crate::NetworkFunction::lone_fragment).
     fn lone_fragment(&mut self, _packet: &mut Packet, _env: &mut StageEnv<'_>) {}
 
     /// Ends a flow.
     fn flow_end(&mut self, record: u32, reason: EndReason, now_ns: u64, env: &mut StageEnv<'_>);
 
-    /// See [`NetworkFunction::group_of`].
+    /// See [`group_of`](crate::NetworkFunction::group_of).
     fn group_of(&self, packet: &Packet, groups: AffinityGroups) -> Option<AffinityGroup>;
 
     /// Gives up what a flow holds of the shared state, unless other instances have that in common:
-    /// see [`NetworkFunction::flow_leaves`].
+    /// see [`flow_leaves`](crate::NetworkFunction::flow_leaves).
     fn flow_leaves(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
 
     /// Takes what a flow holds of the shared state, unless other instances have that in common: see
-    /// [`NetworkFunction::flow_arrives`]. Returns false if it cannot.
+    /// [`flow_arrives`](crate::NetworkFunction::flow_arrives). Returns false if it cannot.
     fn flow_arrives(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) -> bool;
 
     /// Adapts a flow from an instance with another configuration.
@@ -246,21 +248,30 @@ pub trait Stage: Send {
     fn saved_part(&self) -> Option<SavedPart>;
 
     /// Converts `old`, another version's part of a record, to this version. `part` must be zeroed.
+    ///
+    /// # Errors
+    /// No conversion from that version exists.
     fn upgrade(&self, from: &SavedPart, old: &[u8], part: &mut [u8]) -> Result<(), UpgradeError>;
 
     /// Checks if a recorded event holds for a flow.
     fn event_holds(&self, event: EventCondition, record: u32, records: &FlowRecords) -> bool;
 
-    /// See [`NetworkFunction::answers`].
+    /// See [`answers`](crate::NetworkFunction::answers).
     fn answers(&self) -> AnswerScope;
 
-    /// See [`NetworkFunction::forwards_unclassified`].
+    /// See [`forwards_unclassified`](crate::NetworkFunction::forwards_unclassified).
     fn forwards_unclassified(&self) -> bool;
 
-    /// See [`NetworkFunction::control`].
+    /// See [`control`](crate::NetworkFunction::control).
+    ///
+    /// # Errors
+    /// The command is unknown or cannot be executed; the text is for the operator.
     fn control(&mut self, command: &str) -> Result<(), ControlError>;
 
-    /// See [`NetworkFunction::check_command`].
+    /// See [`check_command`](crate::NetworkFunction::check_command).
+    ///
+    /// # Errors
+    /// The command is unknown; the text is for the operator.
     fn check_command(&self, command: &str) -> Result<(), ControlError>;
 
     /// Returns the counters.

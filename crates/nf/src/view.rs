@@ -47,18 +47,27 @@ impl<'a> PacketView<'a> {
     }
 
     /// Rewrites source address and port, and all checksums; see [`Packet::set_end`].
+    ///
+    /// # Errors
+    /// The address is of the other IP version.
     #[inline(always)]
     pub fn set_source(&mut self, to: Endpoint) -> Result<(), RewriteError> {
         self.set_end(End::Source, to)
     }
 
     /// Rewrites destination address and port, and all checksums.
+    ///
+    /// # Errors
+    /// The address is of the other IP version.
     #[inline(always)]
     pub fn set_destination(&mut self, to: Endpoint) -> Result<(), RewriteError> {
         self.set_end(End::Destination, to)
     }
 
     /// Rewrites address and port of one end, and all checksums.
+    ///
+    /// # Errors
+    /// The address is of the other IP version.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::SetEnd(end, to));
@@ -66,6 +75,9 @@ impl<'a> PacketView<'a> {
     }
 
     /// Rewrites one end of the packet quoted in this ICMP error.
+    ///
+    /// # Errors
+    /// The address is of the other IP version, or the packet quotes none.
     pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::SetEmbeddedEnd(end, to));
         self.packet.set_embedded_end(end, to)
@@ -100,6 +112,9 @@ impl<'a> PacketView<'a> {
     /// the slow path. The rule adds the headers without calling the NF, and not at all if a later
     /// NF removes them before another one reads them. Packets without headroom for them are
     /// dropped.
+    ///
+    /// # Errors
+    /// The packet cannot carry the headers.
     pub fn encap(&mut self, outer: &OuterHeaders, len_max: u16) -> Result<(), RewriteError> {
         let done = self.packet.encap(outer);
         match done {
@@ -113,6 +128,9 @@ impl<'a> PacketView<'a> {
 
     /// Adds headers in front of the IP header; see [`Packet::encap_bytes`]. They contain the
     /// packet's length, so this implies [`PacketView::mark_per_packet`].
+    ///
+    /// # Errors
+    /// The packet cannot carry the headers.
     pub fn encap_bytes(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         self.note(|| HeaderAction::EncapBytes { header: header.to_vec(), version });
         self.mark_per_packet();
@@ -126,6 +144,9 @@ impl<'a> PacketView<'a> {
     /// packets with the same headers (see [`packet::OuterMatch::outer_of`] for the fields that may
     /// differ). Others take the slow path. An NF that depends on the differing fields calls
     /// [`PacketView::mark_per_packet`].
+    ///
+    /// # Errors
+    /// The packet has no such headers, or a congestion mark would be lost.
     pub fn decap(&mut self, len: usize) -> Result<(), RewriteError> {
         let done = self.packet.decap(len);
         match done {
@@ -148,6 +169,9 @@ impl<'a> PacketView<'a> {
     /// see [`Packet::push_tag`]. The rule pushes it without calling the NF, or not at all if a
     /// later NF pops it before any NF in between reads it. Packets without room in their link layer
     /// take the slow path.
+    ///
+    /// # Errors
+    /// The link layer cannot carry the tag, or there are too many.
     pub fn push_tag(&mut self, tag: Tag) -> Result<(), RewriteError> {
         let done = self.packet.push_tag(tag);
         match done {
@@ -161,6 +185,9 @@ impl<'a> PacketView<'a> {
     /// by an NF of the same graph is never pushed in the first place. A tag that packets arrive
     /// with is popped from packets with the same one. If a packet has none, the NF sees every
     /// packet.
+    ///
+    /// # Errors
+    /// The packet has no such tag.
     pub fn pop_tag(&mut self, kind: TagKind) -> Result<Tag, RewriteError> {
         let done = self.packet.pop_tag(kind);
         match done {
@@ -171,6 +198,9 @@ impl<'a> PacketView<'a> {
     }
 
     /// Makes the packet the payload of another; see [`Packet::encap_opaque`].
+    ///
+    /// # Errors
+    /// The packet cannot carry the headers.
     pub fn encap_opaque(
         &mut self,
         header: &[u8],
@@ -182,6 +212,9 @@ impl<'a> PacketView<'a> {
     }
 
     /// Replaces the packet by a contained packet; see [`Packet::decap_opaque`].
+    ///
+    /// # Errors
+    /// The drop reason, if the contained packet cannot be parsed.
     pub fn decap_opaque(&mut self, at: usize, len: usize, version: u8) -> Result<(), DropReason> {
         self.mark_one_off();
         self.packet.decap_opaque(at, len, version)
@@ -189,6 +222,9 @@ impl<'a> PacketView<'a> {
 
     /// Replaces everything after the outermost IP header by `payload`; see
     /// [`Packet::replace_payload`].
+    ///
+    /// # Errors
+    /// The drop reason, if the new packet is too long or cannot be parsed.
     pub fn replace_payload(&mut self, protocol: u8, payload: &[u8]) -> Result<(), DropReason> {
         self.mark_one_off();
         self.packet.replace_payload(protocol, payload)

@@ -144,6 +144,9 @@ impl Sinks {
     }
 
     /// Writes the counters of the whole run, if `stats` is among the events.
+    ///
+    /// # Errors
+    /// A record has no JSON.
     pub fn stats(&mut self, report: &Report, now_ns: u64) -> Result<(), SinkError> {
         if !self.events.has("stats") {
             return Ok(());
@@ -153,6 +156,9 @@ impl Sinks {
     }
 
     /// Makes the records written so far visible to readers of the files.
+    ///
+    /// # Errors
+    /// A record has no JSON.
     pub fn flush(&mut self, now_ns: u64) -> Result<(), SinkError> {
         let suppressed = self.limiter.as_mut().map(|limiter| limiter.roll(now_ns)).unwrap_or_default();
         suppressed.iter().try_for_each(|of| self.eve_line(&EveSuppressed::new(of)))?;
@@ -188,6 +194,9 @@ impl Sinks {
     }
 
     /// Completes the files that can be completed.
+    ///
+    /// # Errors
+    /// A record has no JSON, or a capture without packets cannot be completed.
     pub fn finish(mut self, now_ns: u64) -> Result<Ended, SinkError> {
         let suppressed = self.limiter.as_mut().map(|limiter| limiter.end_window(now_ns)).unwrap_or_default();
         suppressed.iter().try_for_each(|of| self.eve_line(&EveSuppressed::new(of)))?;

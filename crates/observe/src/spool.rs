@@ -149,6 +149,9 @@ impl Spool {
     }
 
     /// Creates an output that a thread writes, with retries and messages to `notices`.
+    ///
+    /// # Errors
+    /// The thread cannot be started.
     pub fn queued(name: String, writer: OutputWriter, notices: Notices) -> io::Result<Spool> {
         let is_collector = writer.is_collector();
         let queue = Arc::new(Queue::default());
@@ -253,7 +256,7 @@ impl Spool {
         OutputReport { written, not_written: self.refused + lost, suppressed: 0 }
     }
 
-    /// Writes the rest, on a thread within [`FINISHING`], and ends.
+    /// Writes the rest, on a thread within two seconds, and ends.
     pub fn finish(mut self) -> OutputOutcome {
         self.flush();
         let (error, is_collector) = match &mut self.way {

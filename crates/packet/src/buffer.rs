@@ -119,6 +119,9 @@ impl Packet {
     }
 
     /// Adds `count` bytes of undefined content in front. The metadata's offsets are unchanged.
+    ///
+    /// # Errors
+    /// There is no headroom.
     #[inline]
     pub fn push_front(&mut self, count: usize) -> Result<(), NoRoom> {
         let available = self.headroom();
@@ -145,6 +148,9 @@ impl Packet {
     }
 
     /// Appends `bytes`.
+    ///
+    /// # Errors
+    /// There is no room.
     pub fn extend(&mut self, bytes: &[u8]) -> Result<(), NoRoom> {
         let available = self.tailroom();
         if bytes.len() > available {
@@ -158,6 +164,9 @@ impl Packet {
 
     /// Fills an empty buffer as a receiver does: copies the bytes after the default headroom and
     /// resets the metadata.
+    ///
+    /// # Errors
+    /// The packet is longer than the buffer.
     #[inline(always)]
     pub fn receive(&mut self, data: &[u8]) -> Result<(), NoRoom> {
         let frame = &mut *self.0;

@@ -42,6 +42,9 @@ pub const PREFAULT_MAX: usize = 256 << 20;
 
 impl<T: FromBytes + IntoBytes> Zeroed<T> {
     /// Maps memory for `len` values, at least one.
+    ///
+    /// # Errors
+    /// Memory lacks.
     pub fn new(len: usize) -> Result<Zeroed<T>, OutOfMemory> {
         let len = len.max(1);
         let bytes = len.saturating_mul(size_of::<T>()).max(1);

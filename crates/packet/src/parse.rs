@@ -109,6 +109,9 @@ impl Parser {
     /// Fills in the packet's metadata. The receiver must have set `wire_len`, `link`, `key.place`
     /// and the arrival in `transit`; all else is set here. An unparsable packet gets class
     /// [`PacketClass::NotIp`].
+    ///
+    /// # Errors
+    /// The drop reason of a packet that must not be processed.
     #[inline(always)]
     pub fn parse(&self, packet: &mut Packet) -> Result<(), DropReason> {
         let (data, meta) = packet.parts_mut();

@@ -89,6 +89,9 @@ impl RewriteError {
 impl Packet {
     /// Rewrites address and port of one end, and all checksums that cover them. A later fragment
     /// only has the address; the port of an ICMP query is its identifier.
+    ///
+    /// # Errors
+    /// The address is of the other IP version.
     #[inline(always)]
     pub fn set_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
@@ -109,6 +112,9 @@ impl Packet {
 
     /// Rewrites address and port of one end of the packet quoted in this ICMP error, its quoted
     /// checksums, and the error's own checksum (RFC 5508 REQ-4, REQ-5).
+    ///
+    /// # Errors
+    /// The address is of the other IP version, or the packet quotes none.
     pub fn set_embedded_end(&mut self, end: End, to: Endpoint) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         if (meta.version == 4) != to.addr.is_v4() || meta.class != PacketClass::IcmpError {
@@ -122,6 +128,9 @@ impl Packet {
 
     /// Inserts `header` between the link layer and the outermost IP header. It begins with an IP
     /// header of `version` with valid length and checksum fields (see [`Packet::ip_len`]).
+    ///
+    /// # Errors
+    /// There is no headroom, the packet would be too long, or its link layer cannot carry it.
     pub fn encap_bytes(&mut self, header: &[u8], version: u8) -> Result<(), RewriteError> {
         let l2 = self.meta().outer_l3 as usize;
         if self.meta().class == PacketClass::NotIp || l2 >= self.len() {
@@ -150,6 +159,9 @@ impl Packet {
 
     /// Removes the outermost `len` bytes of network headers, the reverse of
     /// [`Packet::encap_bytes`]. An IP header of `version` must follow.
+    ///
+    /// # Errors
+    /// The packet has no such headers, or its link layer cannot carry the rest.
     pub fn strip_outer(&mut self, len: usize, version: u8) -> Result<(), RewriteError> {
         let (data, meta) = self.parts_mut();
         let l2 = meta.outer_l3 as usize;

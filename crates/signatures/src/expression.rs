@@ -111,11 +111,13 @@ impl Pcre {
     }
 
     /// Returns an equivalent expression for the crates `regex` and `regex-automata`, over bytes
-    /// (`utf8(false)`), with the same flags inline and the same groups. The error is the feature
-    /// that prevents it.
+    /// (`utf8(false)`), with the same flags inline and the same groups.
     ///
     /// It matches where this expression matches. If `$` or `\Z` precedes a final line ending, the
     /// match includes that line ending.
+    ///
+    /// # Errors
+    /// The feature that prevents it.
     pub fn regex(&self) -> Result<String, ExpressionFeature> {
         self.translate(false).map(|syntax| syntax.regex)
     }

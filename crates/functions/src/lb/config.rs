@@ -307,6 +307,9 @@ pub struct SourcePrefix {
 
 impl SourcePrefix {
     /// Parses `192.0.2.1` or `198.18.0.0/16` of the given IP version.
+    ///
+    /// # Errors
+    /// The text is no address or prefix of this IP version.
     pub fn parse(text: &Located, version: u8) -> Result<SourcePrefix, ConfigError> {
         let wrong =
             || text.error(0..text.len(), format!("`{text}` is not an IPv{version} address or prefix"));

@@ -182,6 +182,9 @@ pub struct PolicerRates {
 
 impl Config {
     /// Converts the amounts to buckets; refuses incompatible amounts.
+    ///
+    /// # Errors
+    /// Amounts contradict each other, or exceed their limits.
     pub fn rates(&self) -> Result<PolicerRates, ConfigError> {
         let kind = self.rate.kind;
         let (per_byte, per_packet) = match kind {

@@ -28,6 +28,9 @@ impl Reassembler {
     }
 
     /// Restores saved streams. On an error, nothing is kept.
+    ///
+    /// # Errors
+    /// The bytes are damaged, or memory lacks.
     pub fn restore(&mut self, saved: &[u8]) -> Result<Streams, StreamRestoreError> {
         let mut rest = Rest { saved, at: 0 };
         let mut streams = self.tcp.restore(&mut rest)?;
@@ -40,6 +43,9 @@ impl Reassembler {
 
     /// Restores the output of [`Reassembler::save_flow`] for the flow with this record. On an
     /// error, nothing is kept.
+    ///
+    /// # Errors
+    /// The bytes are damaged, or memory lacks.
     pub fn restore_flow(&mut self, flow: u32, saved: &[u8]) -> Result<Streams, StreamRestoreError> {
         if saved.is_empty() {
             return Ok(Streams::default());

@@ -67,6 +67,9 @@ pub enum LoadError {
 }
 
 /// Builds a stage from an NF's configuration.
+///
+/// # Errors
+/// The configuration or the descriptor is invalid, or memory lacks.
 pub fn load<N: NetworkFunction>(config: N::Config, mut setup: Setup) -> Result<Box<dyn Stage>, LoadError> {
     let function = N::new(config, &mut setup)?;
     let descriptor = N::DESCRIPTOR;

@@ -96,6 +96,9 @@ pub struct RecordCounts {
 
 impl OutputWriter {
     /// Opens or creates a file.
+    ///
+    /// # Errors
+    /// The file cannot be opened or created.
     pub fn open(target: Target) -> io::Result<OutputWriter> {
         let mut pen = if target.path == Path::new("-") {
             OutputWriter::of(Out::Stdout(io::stdout()), Some(target))
@@ -204,6 +207,9 @@ impl OutputWriter {
     }
 
     /// Reopens the file by name after a rename. Returns whether it is another file now.
+    ///
+    /// # Errors
+    /// The file cannot be opened.
     pub fn reopen(&mut self) -> io::Result<bool> {
         let Some(target) = &self.target else { return Ok(false) };
         let Some(now) = self.file().and_then(|file| file.metadata().ok()) else { return Ok(false) };

@@ -63,6 +63,9 @@ impl<T: FromBytes + IntoBytes> SlotField<T> {
 
 impl<H: FromBytes + IntoBytes> SlotArray<H> {
     /// Returns `slots` slots of at least `slot_len` bytes, and at least the head's size.
+    ///
+    /// # Errors
+    /// Memory lacks.
     pub fn new(slots: u32, slot_len: usize) -> Result<SlotArray<H>, OutOfMemory> {
         const { assert!(align_of::<H>() <= LINE, "slots are aligned to cache lines only") };
         let lines = slot_len.max(size_of::<H>()).div_ceil(LINE).max(1);

@@ -117,6 +117,9 @@ impl NewEnds {
 impl Packet {
     /// Rewrites the endpoints. With `known`, the packet is known to have the endpoints that `new`
     /// replaces; otherwise they are compared first.
+    ///
+    /// # Errors
+    /// An address is of the other IP version.
     #[inline(always)]
     pub fn set_ends(&mut self, new: &NewEnds, known: bool) -> Result<(), RewriteError> {
         if known && self.set_ends_plain(new) { Ok(()) } else { self.set_ends_any(new) }

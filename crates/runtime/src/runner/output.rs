@@ -10,12 +10,24 @@ pub trait Output {
     /// Reason why it cannot take more.
     type Error;
     /// Takes a packet that leaves by a port.
+    ///
+    /// # Errors
+    /// The output cannot take more.
     fn packet(&mut self, port: u16, packet: &Packet) -> Result<(), Self::Error>;
     /// Takes an alert of the NF with this name.
+    ///
+    /// # Errors
+    /// The output cannot take more.
     fn alert(&mut self, function: &str, alert: &Alert) -> Result<(), Self::Error>;
     /// Takes an event of a flow, reported by the NF with this name.
+    ///
+    /// # Errors
+    /// The output cannot take more.
     fn event(&mut self, function: &str, event: Event<'_>) -> Result<(), Self::Error>;
     /// Takes a monitor's report of a flow; `now_ns` is the time of the run.
+    ///
+    /// # Errors
+    /// The output cannot take more.
     fn flow(&mut self, report: &FlowReport, now_ns: u64) -> Result<(), Self::Error>;
     /// Takes a frame for the program of the native node with this name. It is lost where no program
     /// runs.
