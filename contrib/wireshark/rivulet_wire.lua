@@ -222,6 +222,9 @@ function Reader:fields(list, values)
                 error({ fault = "the frame has an invalid " .. name })
             end
             self:fields(field.cases and field.cases[value] or {}, values)
+            for _ = 1, field.each and value or 0 do
+                self:fields(field.each, values)
+            end
         end
     end
 end

@@ -78,7 +78,8 @@ fn the_dissector_has_all_frames_and_messages() {
     let mut text = "-- Frames and messages, written from their declarations by \
                     `RIVULET_BLESS=1 cargo test -p cluster\n-- --test declarations`. Fields are in \
                     the order of their bytes: `words` are the names of values,\n-- `cases` the \
-                    fields that follow a value, and `later` ones may be missing.\n\nreturn {\n    \
+                    fields that follow a value, `each` those of each value of a list, and \
+                    `later`\n-- ones may be missing.\n\nreturn {\n    \
                     kinds = {\n"
         .to_owned();
     for frame in FRAMES {
@@ -137,6 +138,10 @@ fn lua_fields(name: &str, form: &WireForm, more: &str) -> Vec<String> {
                 format!("[{at}] = {}", inner(&parts))
             });
             one("uint8", &format!(", {words}, cases = {{ {} }}", filled.collect::<Vec<_>>().join(", ")))
+        }
+        WireForm::List(form) => {
+            let parts = vec![(format!("{name}_value"), **form)];
+            one("uint16", &format!(", each = {}", inner(&parts)))
         }
         WireForm::Optional(form) => {
             let parts = match form {

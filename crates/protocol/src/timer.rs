@@ -34,6 +34,8 @@ pub enum UnitTimer {
     Release,
     /// The state was pulled, and has not arrived.
     Pull,
+    /// Replicas were sought, and not all units have answered.
+    Seek,
     /// The flow was released, and its state was not pulled.
     Offer,
     /// The state was sent, and is not acknowledged.
@@ -63,10 +65,11 @@ pub enum DispatcherTimer {
 
 impl UnitTimer {
     /// All of them, in the order of the documentation.
-    pub const ALL: [UnitTimer; 8] = [
+    pub const ALL: [UnitTimer; 9] = [
         UnitTimer::Gap,
         UnitTimer::Release,
         UnitTimer::Pull,
+        UnitTimer::Seek,
         UnitTimer::Offer,
         UnitTimer::State,
         UnitTimer::Replicate,
@@ -94,6 +97,12 @@ impl UnitTimer {
                 "`Pull` sent",
                 "`retransmit_ns`, doubled up to `BACKOFF_DOUBLINGS_MAX` times",
                 "repeats `Pull`",
+            ),
+            UnitTimer::Seek => timer(
+                "seek",
+                "`Seek` sent",
+                "`retransmit_ns`, doubled up to `BACKOFF_DOUBLINGS_MAX` times",
+                "repeats `Seek` to the units that have not answered",
             ),
             UnitTimer::Offer => timer(
                 "offer",

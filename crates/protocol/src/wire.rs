@@ -49,6 +49,8 @@ pub enum WireForm {
     Parts(&'static [WirePart]),
     /// One byte: the place of one of these cases. The case's values follow.
     Cases(&'static [WireCase]),
+    /// A number in two bytes, and as many values.
+    List(&'static WireForm),
     /// A flag; the value follows if it is set. The names of its parts begin with that of the whole.
     Optional(&'static WireForm),
 }
@@ -122,6 +124,21 @@ impl Wire for bool {
             1 => Ok(true),
             _ => Err(FrameError::Invalid("flag")),
         }
+    }
+}
+
+/// At most 65,535 values: further ones are left out.
+impl<T: Wire> Wire for Vec<T> {
+    const FORM: WireForm = WireForm::List(&T::FORM);
+
+    fn write(&self, out: &mut Vec<u8>) {
+        let count = u16::try_from(self.len()).unwrap_or(u16::MAX);
+        count.write(out);
+        self.iter().take(count.into()).for_each(|value| value.write(out));
+    }
+
+    fn read(from: &mut Reader<'_>) -> Result<Vec<T>, FrameError> {
+        (0..from.u16()?).map(|_| T::read(from)).collect()
     }
 }
 

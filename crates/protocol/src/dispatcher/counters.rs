@@ -63,6 +63,12 @@ pub struct Counters {
     pub units_relieved: u64,
     /// Units that crashed.
     pub units_lost: u64,
+    /// Flows with a state that was lost, and sought at units with replicas.
+    pub recoveries: u64,
+    /// Of these, flows that continue with a replica.
+    pub flows_recovered: u64,
+    /// Packets that these replicas did not cover.
+    pub packets_unrecovered: u64,
     /// Flows lost with their units.
     pub flows_lost: u64,
     /// Lost flows that were not noted for resets: too many at once.

@@ -90,10 +90,12 @@ impl Fleet {
         &self.meter
     }
 
-    /// Returns the unit of the bucket of this hash, if buckets of flows are assigned.
+    /// Returns the unit of the bucket of this hash, if buckets of flows are assigned. `None` if it
+    /// was lost, and no other unit could take its buckets.
     #[inline]
     pub fn bucket_owner(&self, hash: u64) -> Option<UnitId> {
-        self.rss.as_ref().map(|rss| rss.owner(hash))
+        let owner = self.rss.as_ref()?.owner(hash);
+        (self.units.state(owner) != UnitState::Lost).then_some(owner)
     }
 
     /// Computes the loads of units; to be called before they are read.

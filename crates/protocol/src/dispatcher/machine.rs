@@ -282,6 +282,9 @@ impl Dispatcher {
             FromUnit::Replicated { flow, .. } => self.evacuation.replicated(flow, step),
             FromUnit::Drained => self.fleet.drained(from, owners, step),
             FromUnit::Lost { flow, epoch } => owners.lost(from, (flow, epoch), units, step),
+            FromUnit::Recovered { flow, epoch, lacks } => {
+                owners.recovered(from, (flow, epoch), lacks, units, step);
+            }
             FromUnit::Refuse { flow, epoch, holder, .. } => {
                 owners.refused(from, (flow, epoch), holder, units, step);
             }

@@ -2,6 +2,7 @@
 
 mod aliases;
 mod group_moves;
+mod recovery;
 mod reports;
 mod view;
 
@@ -198,20 +199,26 @@ impl Owners {
     /// Makes another unit the flow's owner, and notifies the previous one (design.md 3.1). Returns
     /// the new epoch; `None`, and nothing has changed, if the epochs are exhausted.
     pub fn hand_over(&mut self, index: u32, to: UnitId, step: &mut Step<'_>) -> Option<Epoch> {
-        let (id, start) = (self.flows.id(index), self.flows.get(index).handover());
+        let (flow, start) = (self.flows.id(index), self.flows.get(index).handover());
+        let epoch = self.name_owner(index, to, step)?;
+        let (previous, last) = (self.flows.get(index).previous(), self.flows.get(index).last());
+        step.send(previous, FromDispatcher::Release { flow, epoch, owner: to, last, start });
+        Some(epoch)
+    }
+
+    /// Makes another unit the flow's owner. Returns the new epoch; `None`, and nothing has changed,
+    /// if the epochs are exhausted.
+    fn name_owner(&mut self, index: u32, to: UnitId, step: &mut Step<'_>) -> Option<Epoch> {
         if !self.flows.hand_to(index, to) {
             step.counters().epochs_exhausted += 1;
             return None;
         }
-        let flow = self.flows.get(index);
+        let (id, flow) = (self.flows.id(index), self.flows.get(index));
         self.counts[flow.previous().index()] -= 1; // It owned that one.
         self.counts[to.index()] += 1;
         let changed = TimelineEvent::OwnerChanged { from: flow.previous(), to };
         self.trace.note(step.now_ns(), FlowPlace::new(id, flow.epoch(), flow.last()), None, changed);
-        let (epoch, last) = (flow.epoch(), flow.last());
-        let message = FromDispatcher::Release { flow: id, epoch, owner: to, last, start };
-        step.send(flow.previous(), message);
-        Some(epoch)
+        Some(flow.epoch())
     }
 
     /// Makes another unit the flow's owner between two packets: it fetches the state at once.

@@ -48,6 +48,28 @@ messages! {
             repeated_by: "the flow's next packet, which names the same",
             if_lost: "only together with the link; the next packet begins the move, or the previous owner offers the state",
         }
+        /// Makes the receiver the owner after the owner before, and its state with it, was lost: it
+        /// collects replicas of the state, and continues with the newest one.
+        Recover = 5 {
+            /// The flow.
+            flow: FlowId,
+            /// The receiver's epoch.
+            epoch: Epoch,
+            /// The seq of the last packet before the epoch.
+            last: u64,
+            /// Units that may have a replica.
+            holders: Vec<UnitId>,
+            /// Units that get a replica as soon as the state is there.
+            targets: Vec<UnitId>,
+        } => {
+            from: "dispatcher",
+            to: "new owner, or an owner that has reported `Lost`",
+            lane: Ordered,
+            answer: "`Recovered`",
+            timers: [UnitTimer::Seek],
+            repeated_by: "each repeated `Lost`",
+            if_lost: "only together with the link, and the unit then counts as lost: the flow is recovered elsewhere",
+        }
         /// Requests a replica at the flow's next owner: packets are processed while most of the
         /// state is on its way (pre-copy).
         Replicate = 4 {

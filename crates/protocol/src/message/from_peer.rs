@@ -137,6 +137,43 @@ messages! {
             repeated_by: "the next delta without a base",
             if_lost: "the replica stays old until the next delta; a move waits for the whole state",
         }
+        /// Requests the receiver's replica of a flow whose owner is lost, if it is newer than the
+        /// sender's.
+        Seek = 9 {
+            /// The flow.
+            flow: FlowId,
+            /// The sender's epoch.
+            epoch: Epoch,
+            /// The version that the sender has.
+            has: Option<Version>,
+        } => {
+            from: "new owner",
+            to: "possible next owners, and the owner before the lost one",
+            lane: Free,
+            answer: "`Found`",
+            timers: [UnitTimer::Seek],
+            repeated_by: "the timer",
+            if_lost: "the timer repeats it",
+        }
+        /// Answers a `Seek`.
+        Found = 10 {
+            /// The flow.
+            flow: FlowId,
+            /// The receiver's epoch.
+            epoch: Epoch,
+            /// The version of the replica; `None` if there is none, or none that is newer.
+            version: Option<Version>,
+            /// The replica; empty if there is none.
+            record: FlowRecord,
+        } => {
+            from: "possible next owner, or the transport for a lost one",
+            to: "new owner",
+            lane: Free,
+            answer: "none",
+            timers: [],
+            repeated_by: "each repeated `Seek`",
+            if_lost: "the new owner repeats its `Seek`",
+        }
         /// Answers a pull: the flow has ended or is lost, and no state will come.
         End = 6 {
             /// The flow.
@@ -181,6 +218,12 @@ impl FromPeer {
         matches!(self, FromPeer::State { .. } | FromPeer::Changes { .. })
     }
 
+    /// Returns the answer to a [`Seek`](FromPeer::Seek).
+    pub fn found(flow: FlowId, epoch: Epoch, replica: Option<(Version, FlowRecord)>) -> FromPeer {
+        let (version, record) = replica.unzip();
+        FromPeer::Found { flow, epoch, version, record: record.unwrap_or_default() }
+    }
+
     /// Returns the answer that a transport gives in the place of a unit that has crashed, and its
     /// receiver: there is no state, and a state that was sent to it need not be kept. `None`: no
     /// answer is awaited.
@@ -190,6 +233,7 @@ impl FromPeer {
             FromPeer::State { flow, epoch, .. } | FromPeer::Changes { flow, epoch, .. } => {
                 Some((from, FromPeer::StateAck { flow, epoch }))
             }
+            FromPeer::Seek { flow, epoch, .. } => Some((from, FromPeer::found(flow, epoch, None))),
             _ => None,
         }
     }
@@ -203,7 +247,11 @@ impl FromPeer {
             | FromPeer::StateAck { epoch, .. }
             | FromPeer::End { epoch, .. }
             | FromPeer::Refuse { epoch, .. } => Some(epoch),
-            FromPeer::Replicate { .. } | FromPeer::Delta { .. } | FromPeer::NeedFull { .. } => None,
+            FromPeer::Replicate { .. }
+            | FromPeer::Delta { .. }
+            | FromPeer::NeedFull { .. }
+            | FromPeer::Seek { .. }
+            | FromPeer::Found { .. } => None,
         }
     }
 }

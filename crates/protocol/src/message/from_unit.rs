@@ -66,7 +66,25 @@ messages! {
             repeated_by: "each further `Drain`",
             if_lost: "the dispatcher repeats `Drain`",
         }
-        /// Reports that the awaited state of the flow is lost: no unit has it.
+        /// Reports the outcome of a `Recover`.
+        Recovered = 6 {
+            /// The flow.
+            flow: FlowId,
+            /// The sender's epoch.
+            epoch: Epoch,
+            /// The number of packets before the epoch that the state does not cover; `None` if no
+            /// unit had a replica.
+            lacks: Option<u64>,
+        } => {
+            from: "new owner",
+            to: "dispatcher",
+            lane: Free,
+            answer: "none; `End` if there was no replica",
+            timers: [],
+            repeated_by: "nothing if the flow continues; otherwise each further packet, by `Lost`",
+            if_lost: "the flow counts as recovered later, or never; without a replica, the next packet reports it",
+        }
+        /// Reports that the state of the flow was lost with the previous owner.
         Lost = 2 {
             /// The flow.
             flow: FlowId,
@@ -76,7 +94,7 @@ messages! {
             from: "new owner",
             to: "dispatcher",
             lane: Free,
-            answer: "`End`",
+            answer: "`Recover`, or `End` if no unit can have a replica",
             timers: [],
             repeated_by: "each further packet and `Adopt` of the flow",
             if_lost: "the next packet repeats it; a flow without packets ends by its silence",

@@ -69,7 +69,7 @@ impl Wire for Handover {
 pub const TARGETS_MAX: usize = 15;
 
 /// The units that get replicas of a flow's state: some, or all active ones; and when.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct ReplicaTargets {
     /// The number of units; [`ALL`](ReplicaTargets::ALL)'s value for all.
     len: u8,

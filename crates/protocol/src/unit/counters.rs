@@ -78,6 +78,12 @@ pub struct Counters {
     pub dropped_pending_full: u64,
     /// Packets dropped as [`DropCause::Refused`].
     pub dropped_refused: u64,
+    /// Replicas of lost states that were sought at other units.
+    pub replicas_sought: u64,
+    /// Lost states recovered from replicas.
+    pub states_recovered: u64,
+    /// Packets that the recovered states do not cover.
+    pub packets_unrecovered: u64,
 }
 
 /// Number of the counters.

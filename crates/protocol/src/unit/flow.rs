@@ -5,6 +5,7 @@ mod ending;
 mod epochs;
 mod ownerships;
 mod packets;
+mod recovery;
 mod refusal;
 mod replication;
 mod timeouts;
@@ -12,14 +13,13 @@ mod tombstone;
 mod transfer;
 
 use std::hash::{Hash, Hasher};
+use std::ops::Range;
 
-use crate::message::{
-    Epoch, FlowId, FlowRecord, FromPeer, FromUnit, RefuseReason, Stamp, UnitId, Version, Watermark,
-};
+use crate::message::{Epoch, FlowId, FlowRecord, FromUnit, RefuseReason, Stamp, UnitId, Version, Watermark};
 
 use crate::unit::{
     Config, DropCause, Engine, Outbox,
-    ownership::StateSource,
+    ownership::{Ownership, StateSource},
     pending::{PacketSlab, PendingQueue},
 };
 
@@ -29,6 +29,7 @@ pub(crate) use packets::Packets;
 pub(crate) use tombstone::Tombstone;
 
 use ownerships::Ownerships;
+use recovery::Recovery;
 use transfer::{Fetch, Sent};
 
 /// One flow at one unit: the state and the packets that are here, the epochs that the unit owns and
@@ -42,6 +43,7 @@ pub(crate) struct Flow {
     fetch: Fetch,
     sent: Sent,
     ending: Ending,
+    recovery: Recovery,
 }
 
 /// Memory of finished flows, for new ones.
@@ -96,6 +98,7 @@ impl Flow {
             fetch: Fetch::default(),
             sent: Sent::default(),
             ending,
+            recovery: Recovery::default(),
         }
     }
 
@@ -121,21 +124,48 @@ impl Flow {
         self.ownerships.is_empty()
     }
 
-    /// Gives up this epoch and all later ones: their states will not come. Owners that have
-    /// requested them are answered. Returns the last epoch; `None`, and nothing has changed, if the
-    /// state of this epoch is not awaited.
-    pub fn lose<P>(&mut self, id: FlowId, epoch: Epoch, out: &mut Outbox<P>) -> Option<Epoch> {
-        if self.packets.is_past(epoch) || self.ownerships.find(epoch).is_none() {
-            return None;
+    /// Returns true if the state of this epoch is awaited from another unit.
+    pub fn awaits(&self, epoch: Epoch) -> bool {
+        let is_known_lost = |ownership: &Ownership| ownership.start().is_lost();
+        !self.packets.is_past(epoch) && self.ownerships.find(epoch).is_some_and(|own| !is_known_lost(own))
+    }
+
+    /// Gives up these epochs: their states will not come. Owners that have requested them are
+    /// answered.
+    pub fn give_up<P>(&mut self, id: FlowId, epochs: Range<Epoch>, out: &mut Outbox<P>) {
+        while let Some(lost) = self.ownerships.take_last_of(epochs.clone()) {
+            lost.answer_lost(id, out);
         }
-        let last = self.ownerships.last_epoch();
-        while let Some(lost) = self.ownerships.take_last_from(epoch) {
-            if let Some(next) = lost.next().filter(|next| next.is_asking()) {
-                let end = FromPeer::End { flow: id, epoch: lost.epoch().saturating_add(1) };
-                out.to_units.push((next.owner(), end));
-            }
-        }
-        last
+    }
+
+    /// Notes that the state of this epoch is lost. Later epochs may have states nevertheless.
+    pub fn lose(&mut self, epoch: Epoch) {
+        self.packets.disturb();
+        self.ownerships.lose(epoch);
+    }
+
+    /// Gives up an epoch with a lost state that has a next owner. Returns it.
+    pub fn give_up_lost<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> Option<Epoch> {
+        let lost = self.ownerships.take_lost()?;
+        lost.answer_lost(cx.flow, cx.out);
+        self.packets.drop_before(lost.epoch().saturating_add(1), cx);
+        Some(lost.epoch())
+    }
+
+    /// Returns true if the dispatcher has not decided yet what becomes of an epoch with a lost
+    /// state.
+    pub fn is_undecided(&self, epoch: Epoch) -> bool {
+        self.ownerships.find(epoch).is_some_and(|own| matches!(own.start(), StateSource::Lost { .. }))
+    }
+
+    /// Returns true if an epoch of this unit is not finished.
+    pub fn has_epoch(&self, epoch: Epoch) -> bool {
+        self.ownerships.find(epoch).is_some()
+    }
+
+    /// Returns true if the state of this epoch is being recovered.
+    pub fn is_recovering(&self, epoch: Epoch) -> bool {
+        self.recovery.is_for(epoch)
     }
 
     /// Returns true if the state here, or an awaited one, covers this seq.
@@ -167,7 +197,8 @@ impl Flow {
             return None;
         }
         let ownership = self.ownerships.find(stamp.epoch)?;
-        if ownership.start() == StateSource::Unknown || !ownership.may_have(stamp.seq) {
+        let is_undecided = matches!(ownership.start(), StateSource::Unknown | StateSource::Lost { .. });
+        if is_undecided || !ownership.may_have(stamp.seq) {
             return None;
         }
         self.packets.queue(stamp.seq, config, slab)
@@ -271,10 +302,7 @@ impl Flow {
     ) -> Result<(), RefuseReason> {
         cx.restore(&record.bytes, self.packets.state().is_some())?;
         let mut mark = record.watermark;
-        let last = match self.ownerships.find(epoch).map(|ownership| ownership.start()) {
-            Some(StateSource::From { last, .. }) => last,
-            Some(StateSource::Unknown | StateSource::New) | None => 0,
-        };
+        let last = self.ownerships.find(epoch).and_then(|ownership| ownership.start().last()).unwrap_or(0);
         let until = last.max(mark.highest());
         let packets = mark.give_up_to(until);
         cx.give_up(packets, (epoch, until));
@@ -355,6 +383,8 @@ impl Flow {
     pub fn end<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         cx.counters.expiries_accepted += u64::from(self.ending.begin(cx.now_ns));
         self.packets.drop_all(cx);
+        self.recovery.stop();
+        self.ownerships.forget_lost(self.packets.state().map(|state| state.epoch));
         self.pump(cx);
     }
 
@@ -378,6 +408,6 @@ impl Flow {
 impl Hash for Flow {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.packets.summary(), &self.ownerships, self.fetch).hash(state);
-        (self.ending, self.sent.acknowledged()).hash(state);
+        (self.ending, self.sent.acknowledged(), &self.recovery).hash(state);
     }
 }

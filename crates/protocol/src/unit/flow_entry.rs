@@ -1,5 +1,7 @@
 //! An index of the dispatcher's table at one unit: its present flow.
 
+use std::ops::Range;
+
 use telemetry::event;
 
 use crate::message::{
@@ -27,8 +29,8 @@ pub(crate) struct FlowEntry {
     /// Another flow has the index: the dispatcher has ended this one, and the `End` may be on its
     /// way.
     has_given_way: bool,
-    /// The first epoch of this unit with a lost state; 0 if none is known to be lost.
-    lost_from: Epoch,
+    /// Epochs with a state that was lost, and not recovered.
+    lost: Range<Epoch>,
     /// The last epoch with a state that was here and has left.
     done: Epoch,
     /// The tombstone of the flow's last departure. It stays as long as the flow, so that no late
@@ -49,7 +51,7 @@ impl Default for FlowEntry {
             generation: 0,
             is_over: false,
             has_given_way: false,
-            lost_from: 0,
+            lost: 0..0,
             done: 0,
             gone: None,
             flow: None,
@@ -137,21 +139,70 @@ impl FlowEntry {
         }
     }
 
-    /// Ends the flow because the state that an epoch begins with does not exist. A state of an
-    /// earlier epoch that is here, or comes, goes where it has to, and ends there.
+    /// Notes that the state that an epoch begins with was lost with its owner, and notifies the
+    /// dispatcher. A state of an earlier epoch that is here, or comes, goes where it has to.
     fn lose<E: Engine>(&mut self, id: FlowId, epoch: Epoch, cx: &mut Context<'_, E>) {
-        let Some(last) = self.flow.as_mut().and_then(|flow| flow.lose(id, epoch, cx.out)) else {
+        let Some(flow) = self.flow.as_mut().filter(|flow| flow.awaits(epoch)) else {
             cx.counters.messages_stale += 1; // It answers a pull that has been answered before.
             return;
         };
-        self.lost_from = epoch;
-        self.end(id.index, cx);
-        cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch: last });
+        if self.is_over {
+            return flow.give_up(id, epoch..Epoch::MAX, cx.out); // Nobody needs it.
+        }
+        if self.lose_epoch(epoch, cx) {
+            cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
+        }
+    }
+
+    /// Notes that the states of these epochs, if there are any, are lost. Epochs between them and
+    /// those that were lost before count as lost, too, unless they are not finished.
+    fn note_lost(&mut self, epochs: Range<Epoch>) {
+        if !epochs.is_empty() {
+            let before = if self.lost.is_empty() { epochs.start } else { self.lost.start };
+            self.lost = before.min(epochs.start)..self.lost.end.max(epochs.end);
+        }
+    }
+
+    /// Gives up epochs with a lost state, now that they have a next owner.
+    fn give_up_lost<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
+        while let Some(lost) = self.flow.as_mut().and_then(|flow| flow.give_up_lost(cx)) {
+            self.note_lost(lost..lost.saturating_add(1));
+        }
+    }
+
+    /// Continues with a recovered state once all units have answered. Without any, the dispatcher
+    /// ends the flow.
+    fn finish_recovery<E: Engine>(&mut self, id: FlowId, cx: &mut Context<'_, E>) {
+        let Some(flow) = &mut self.flow else { return };
+        let Some(epoch) = flow.finish_recovery(cx) else { return };
+        if self.lose_epoch(epoch, cx) {
+            cx.out.to_dispatcher.push(FromUnit::Recovered { flow: id, epoch, lacks: None });
+        }
+    }
+
+    /// Notes that the state of an epoch is lost. Returns true if the epoch stays: its next owner is
+    /// not known.
+    fn lose_epoch<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) -> bool {
+        let Some(flow) = &mut self.flow else { return false };
+        flow.lose(epoch);
+        self.give_up_lost(cx);
+        self.flow.as_ref().is_some_and(|flow| flow.has_epoch(epoch))
+    }
+
+    /// Returns true if an epoch of this unit began with a state that is lost.
+    fn has_lost(&self, epoch: Epoch) -> bool {
+        self.lost.contains(&epoch) && !self.flow.as_ref().is_some_and(|flow| flow.has_epoch(epoch))
     }
 
     /// Returns true if an epoch begins with the state of an epoch of this unit that is lost.
     fn is_lost_before(&self, epoch: Epoch) -> bool {
-        self.lost_from != 0 && epoch > self.lost_from
+        epoch > 1 && self.has_lost(epoch - 1)
+    }
+
+    /// Returns the newest state here, a replica or that of an epoch before this one.
+    fn state_for<E: Engine>(&self, epoch: Epoch, cx: &mut Context<'_, E>) -> Option<(Version, FlowRecord)> {
+        let own = self.flow.as_ref().and_then(|flow| flow.state_for(epoch, cx));
+        own.into_iter().chain(cx.replica()).max_by_key(|(version, _)| *version)
     }
 
     /// Returns true if the epoch is the present one or finished here.
@@ -195,12 +246,12 @@ impl FlowEntry {
     }
 
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
-        if self.is_over {
-            if self.lost_from != 0 {
-                // The earlier report may be lost.
-                let Stamp { flow, epoch, .. } = stamp;
-                cx.out.to_dispatcher.push(FromUnit::Lost { flow, epoch });
-            }
+        let is_lost = self.has_lost(stamp.epoch);
+        if is_lost || self.flow.as_ref().is_some_and(|flow| flow.is_undecided(stamp.epoch)) {
+            // The earlier report may be lost.
+            cx.out.to_dispatcher.push(FromUnit::Lost { flow: stamp.flow, epoch: stamp.epoch });
+        }
+        if self.is_over || is_lost {
             return cx.drop(DropCause::FlowEnded, stamp, packet);
         }
         match self.gone.filter(|gone| stamp.epoch <= gone.epoch) {
@@ -228,12 +279,22 @@ impl FlowEntry {
                 self.end(id.index, cx);
                 Ok(())
             }
-            FromDispatcher::Adopt { epoch, .. } if self.is_over || self.is_past(epoch) => {
+            FromDispatcher::Adopt { epoch, .. } | FromDispatcher::Recover { epoch, .. }
+                if self.is_over || self.is_past(epoch) =>
+            {
                 cx.counters.messages_stale += 1;
-                if self.lost_from != 0 {
-                    cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
-                }
                 Ok(())
+            }
+            FromDispatcher::Recover { epoch, .. }
+                if self.flow.as_ref().is_some_and(|flow| flow.is_recovering(epoch)) =>
+            {
+                cx.counters.messages_stale += 1;
+                Ok(())
+            }
+            FromDispatcher::Recover { epoch, last, holders, targets, .. } => {
+                let outcome = self.flow(id, cx).recover((epoch, last), &holders, &targets, cx);
+                self.finish_recovery(id, cx);
+                outcome
             }
             FromDispatcher::Release { epoch, .. }
                 if self.is_past(epoch)
@@ -256,9 +317,16 @@ impl FlowEntry {
                         self.gone = Some(flow.leave(epoch, owner, cx));
                         self.done = epoch;
                     }
+                    self.give_up_lost(cx);
                     outcome
                 }
             },
+            FromDispatcher::Adopt { epoch, .. }
+                if self.flow.as_ref().is_some_and(|flow| flow.is_undecided(epoch)) =>
+            {
+                cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
+                Ok(())
+            }
             FromDispatcher::Adopt { epoch, previous, last, .. } => {
                 self.flow(id, cx).adopt(epoch, StateSource::From { previous, last }, cx)
             }
@@ -366,7 +434,16 @@ impl FlowEntry {
                 Ok(())
             }
             FromPeer::State { .. } | FromPeer::Changes { .. } => Err(Unacceptable),
-            FromPeer::Pull { epoch, .. } | FromPeer::StateAck { epoch, .. } if self.is_past(epoch) => {
+            // If the owner has no state of that epoch yet, it will have none: a later one was
+            // recovered.
+            FromPeer::Pull { epoch, owner, .. } if self.is_past(epoch) || self.is_lost_before(epoch) => {
+                cx.counters.messages_stale += 1;
+                if owner != cx.id() {
+                    cx.out.to_units.push((owner, FromPeer::End { flow: id, epoch }));
+                }
+                Ok(())
+            }
+            FromPeer::StateAck { epoch, .. } if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
@@ -374,9 +451,7 @@ impl FlowEntry {
                 cx.out.to_units.extend(self.holder_before(epoch).map(|holder| (holder, message)));
                 Ok(())
             }
-            FromPeer::Pull { epoch, owner, .. }
-                if self.is_lost_before(epoch) || self.is_over && self.flow.is_none() =>
-            {
+            FromPeer::Pull { epoch, owner, .. } if self.is_over && self.flow.is_none() => {
                 cx.out.to_units.push((owner, FromPeer::End { flow: id, epoch }));
                 Ok(())
             }
@@ -385,7 +460,22 @@ impl FlowEntry {
                 Ok(())
             }
             FromPeer::Pull { epoch, owner, last, again, has, .. } => {
-                self.flow(id, cx).pull((epoch, owner), last, (again, has), cx)
+                let outcome = self.flow(id, cx).pull((epoch, owner), last, (again, has), cx);
+                self.give_up_lost(cx);
+                outcome
+            }
+            FromPeer::Seek { epoch, has, .. } => {
+                let newer = self.state_for(epoch, cx).filter(|(version, _)| Some(*version) > has);
+                cx.out.to_units.push((from, FromPeer::found(id, epoch, newer)));
+                Ok(())
+            }
+            FromPeer::Found { epoch, version, record, .. } => {
+                let replica = version.map(|version| (version, record));
+                match self.flow.as_mut().is_some_and(|flow| flow.found(epoch, from, replica)) {
+                    true => self.finish_recovery(id, cx),
+                    false => cx.counters.messages_stale += 1,
+                }
+                Ok(())
             }
             FromPeer::Refuse { epoch, .. } if self.is_past(epoch) => {
                 cx.counters.messages_stale += 1;

@@ -1,6 +1,7 @@
 //! An epoch of a flow that a unit owns.
 
-use crate::message::{Epoch, Handover, UnitId, Version};
+use crate::message::{Epoch, FlowId, FromPeer, Handover, UnitId, Version};
+use crate::unit::Outbox;
 
 /// An epoch of a flow that this unit owns.
 #[derive(Clone, Copy, Debug, Hash)]
@@ -20,6 +21,27 @@ pub(crate) enum StateSource {
     New,
     /// At the previous owner.
     From { previous: UnitId, last: u64 },
+    /// Lost with the previous owner; the dispatcher decides what becomes of the flow.
+    Lost { last: u64 },
+    /// Lost with the previous owner; replicas are at other units.
+    Replicas { last: u64 },
+}
+
+impl StateSource {
+    /// Returns the last seq that the state covers; `None` if that is not known, or the flow begins.
+    pub fn last(self) -> Option<u64> {
+        match self {
+            StateSource::Unknown | StateSource::New => None,
+            StateSource::From { last, .. } | StateSource::Lost { last } | StateSource::Replicas { last } => {
+                Some(last)
+            }
+        }
+    }
+
+    /// Returns true if the state was lost with the previous owner.
+    pub fn is_lost(self) -> bool {
+        matches!(self, StateSource::Lost { .. } | StateSource::Replicas { .. })
+    }
 }
 
 /// The owner of the next epoch, and the handover to it.
@@ -47,6 +69,14 @@ impl Ownership {
     /// Returns the epoch.
     pub fn epoch(&self) -> Epoch {
         self.epoch
+    }
+
+    /// Answers the next owner if it has requested the state, which is lost.
+    pub fn answer_lost<P>(&self, flow: FlowId, out: &mut Outbox<P>) {
+        if let Some(next) = self.next.filter(|next| next.is_asking()) {
+            let end = FromPeer::End { flow, epoch: self.epoch.saturating_add(1) };
+            out.to_units.push((next.owner(), end));
+        }
     }
 
     /// Returns the place of the state that it begins with.
@@ -86,7 +116,7 @@ impl Ownership {
 
     /// Returns true if the state that it begins with covers this seq.
     pub fn starts_at_or_behind(&self, seq: u64) -> bool {
-        matches!(self.start, StateSource::From { last, .. } if seq <= last)
+        self.start.last().is_some_and(|last| seq <= last)
     }
 }
 

@@ -7,6 +7,9 @@ use protocol::wire::{FrameError, Reader, WireForm};
 /// Limit on the bytes of a state or delta.
 const STATE_MAX: u64 = 300;
 
+/// Limit on the values of a list.
+const LIST_MAX: u64 = 8;
+
 /// Returns the bytes of a message: the tag, and then those of each field.
 pub fn pieces(message: &MessageInfo, number: &mut dyn FnMut() -> u64) -> Vec<Vec<u8>> {
     let mut pieces = vec![vec![message.tag]];
@@ -44,6 +47,11 @@ fn put(form: &WireForm, number: &mut dyn FnMut() -> u64, out: &mut Vec<u8>) {
             let at = number() % cases.len() as u64;
             out.push(at as u8);
             cases[at as usize].parts.iter().for_each(|part| put(&part.form, number, out));
+        }
+        WireForm::List(form) => {
+            let len = number() % LIST_MAX;
+            out.extend_from_slice(&(len as u16).to_be_bytes());
+            (0..len).for_each(|_| put(form, number, out));
         }
         WireForm::Optional(form) => {
             put(&WireForm::Flag, number, out);

@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use protocol::dispatcher::{self, DISPLACED_AFTER_NS, Granularity, TargetChoice};
-use protocol::message::UnitId;
+use protocol::message::{UnitId, Watermark};
 use protocol::unit::{self, DropCause};
 
 use crate::common::link::LinkFaults;
@@ -181,6 +181,26 @@ simulations! {
         for unit in &pair.world.units {
             prop_assert!(unit.pending() == 0 && unit.is_settled());
         }
+    }
+
+    /// Flows of a unit that crashes continue elsewhere with their replicas, as long as there are
+    /// any: at one owner, in the dispatcher's epoch.
+    #[test]
+    fn replicas_continue_flows_of_a_crashed_unit(
+        course in course(),
+        deltas in any::<bool>(),
+        crash_at in 50usize..200,
+    ) {
+        let targets = TargetChoice::All;
+        let course = Course { targets, deltas, steps: 250, units: (3, 3), crash_at: Some(crash_at), ..course };
+        let pair = course.run();
+        let flows = pair.dispatcher.flows();
+        for status in flows.statuses(0..flows.indexes_used()) {
+            let owned = pair.world.units[status.owner.index()].owned(status.flow);
+            prop_assert_eq!(owned, Some((status.epoch, Watermark::up_to(status.packets))));
+        }
+        let counters = pair.dispatcher.counters();
+        prop_assert!(counters.recoveries >= counters.flows_recovered);
     }
 
     /// Every flow ends at both ends: once, and with all that was processed.

@@ -71,28 +71,4 @@ impl Owners {
             step.send(holder, FromDispatcher::Adopt { flow: id, epoch, previous: from, last });
         }
     }
-
-    /// Ends a flow after its owner reported the loss of its state.
-    pub fn lost(&mut self, from: UnitId, (id, epoch): (FlowId, Epoch), units: &Units, step: &mut Step<'_>) {
-        let is_owner = |flow: &&Flow| flow.owner() == from && flow.epoch() == epoch;
-        if self.flows.live(id).filter(is_owner).is_some() {
-            self.lose(id.index, units, step);
-        }
-    }
-
-    /// Ends all flows of a unit that has crashed.
-    pub fn lose_all_of(&mut self, unit: UnitId, units: &Units, step: &mut Step<'_>) {
-        for index in 0..self.flows.used() {
-            let flow = self.flows.get(index);
-            if flow.is_live() && flow.owner() == unit {
-                self.lose(index, units, step);
-            }
-        }
-    }
-
-    fn lose(&mut self, index: u32, units: &Units, step: &mut Step<'_>) {
-        step.counters().flows_lost += 1;
-        self.lost.note(index, &self.flows, step.counters());
-        self.end(index, units, step);
-    }
 }

@@ -79,7 +79,7 @@ impl Flow {
     ) -> Result<(), Unacceptable> {
         let here = self.packets.state();
         match start {
-            StateSource::Unknown => {}
+            StateSource::Unknown | StateSource::Lost { .. } | StateSource::Replicas { .. } => {}
             StateSource::New => {
                 if cx.restore(&[], here.is_some()).is_ok() {
                     self.take(epoch, here.map(|state| state.mark).unwrap_or_default(), "new flow", cx);
@@ -143,6 +143,7 @@ impl Flow {
         let place = FlowPlace::new(cx.flow, epoch, mark.contiguous);
         cx.note(place, TimelineEvent::StateInstalled { source });
         self.ownerships.begin_with(epoch);
+        self.recovery.stop_up_to(epoch);
         self.ending.withdraw();
         self.packets.begin(epoch, mark, cx);
     }

@@ -1,6 +1,7 @@
 //! The epochs of a flow that the unit owns and has not finished.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use super::Unacceptable;
 use crate::message::{Epoch, FlowRecord, UnitId, Version, Watermark};
@@ -106,14 +107,30 @@ impl Ownerships {
         self.0.pop_front_if(|first| first.epoch() == epoch)
     }
 
-    /// Removes the last one if it is that of this epoch or a later one.
-    pub fn take_last_from(&mut self, epoch: Epoch) -> Option<Ownership> {
-        self.0.pop_back_if(|last| last.epoch() >= epoch)
+    /// Removes the last one of these epochs.
+    pub fn take_last_of(&mut self, epochs: Range<Epoch>) -> Option<Ownership> {
+        let place = self.0.iter().rposition(|ownership| epochs.contains(&ownership.epoch()))?;
+        self.0.remove(place)
     }
 
-    /// Returns the last epoch.
-    pub fn last_epoch(&self) -> Option<Epoch> {
-        self.0.back().map(Ownership::epoch)
+    /// Notes that the state that an epoch begins with is lost.
+    pub fn lose(&mut self, epoch: Epoch) {
+        if let Some(lost) = self.0.iter_mut().find(|ownership| ownership.epoch() == epoch) {
+            lost.set_start(StateSource::Lost { last: lost.start().last().unwrap_or(0) });
+        }
+    }
+
+    /// Removes the first one with a lost state that has a next owner.
+    pub fn take_lost(&mut self) -> Option<Ownership> {
+        let is_lost =
+            |own: &Ownership| matches!(own.start(), StateSource::Lost { .. }) && own.next().is_some();
+        let place = self.0.iter().position(is_lost)?;
+        self.0.remove(place)
+    }
+
+    /// Removes those with a lost state, except that of this epoch.
+    pub fn forget_lost(&mut self, except: Option<Epoch>) {
+        self.0.retain(|own| !own.start().is_lost() || Some(own.epoch()) == except);
     }
 
     pub fn clear(&mut self) {

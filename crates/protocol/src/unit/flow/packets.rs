@@ -1,6 +1,6 @@
 //! The state of a flow that is here, and the order of its packets.
 
-use crate::message::{Epoch, FlowId, Stamp, UnitId, Watermark};
+use crate::message::{Epoch, FlowId, ReplicaTargets, Stamp, UnitId, Watermark};
 
 use super::{Context, State, Tombstone, replication::Replication};
 use crate::trace::{FlowPlace, TimelineEvent};
@@ -320,6 +320,20 @@ impl Packets {
     ) {
         while let Some(waiting) = self.pending.take_before(epoch, cx.slab) {
             to.forward(waiting.stamp, waiting.packet, cx);
+        }
+    }
+
+    /// Sends replicas of a recovered state to these units.
+    pub(super) fn protect<E: Engine>(
+        &mut self,
+        targets: ReplicaTargets,
+        may_copy: bool,
+        cx: &mut Context<'_, E>,
+    ) {
+        self.replication.set_targets(targets);
+        self.silence_ns = cx.config.silence_ns(&targets);
+        if may_copy && targets != ReplicaTargets::NONE {
+            self.copy_ahead(cx);
         }
     }
 

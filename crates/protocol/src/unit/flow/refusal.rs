@@ -35,10 +35,7 @@ impl Flow {
         self.packets.take_state(false, cx); // Of an earlier epoch: the holder is past it.
         self.packets.drop_before(epoch, cx);
         let given_back = self.ownerships.take_first(epoch);
-        let last = match given_back.map(|ownership| ownership.start()) {
-            Some(StateSource::From { last, .. }) => last,
-            Some(StateSource::Unknown | StateSource::New) | None => covered,
-        };
+        let last = given_back.and_then(|ownership| ownership.start().last()).unwrap_or(covered);
         let tombstone = Tombstone { epoch, owner: holder, last, refused: Some(reason) };
         self.packets.forward_before(epoch.saturating_add(1), &tombstone, cx);
         if let Some(next) = given_back.and_then(|ownership| ownership.next())

@@ -3,13 +3,19 @@
 use crate::timer::UnitTimer;
 use crate::trace::{FlowPlace, TimelineEvent};
 
-use super::{Context, Ending, Flow, Packets, ownerships::Ownerships, transfer::Fetch};
+use super::{Context, Ending, Flow, Packets, ownerships::Ownerships, recovery::Recovery, transfer::Fetch};
 use crate::unit::{Engine, timers::NEVER_NS};
 
 /// Of the timers that [`Flow::pump`] does not handle, the first that has expired is handled; and
 /// [`UnitTimer::Expire`] in addition.
-const ONE_AT_A_TIME: [UnitTimer; 5] =
-    [UnitTimer::End, UnitTimer::Pull, UnitTimer::Offer, UnitTimer::State, UnitTimer::Replicate];
+const ONE_AT_A_TIME: [UnitTimer; 6] = [
+    UnitTimer::End,
+    UnitTimer::Pull,
+    UnitTimer::Seek,
+    UnitTimer::Offer,
+    UnitTimer::State,
+    UnitTimer::Replicate,
+];
 
 /// The deadlines of a flow's timers.
 #[derive(Clone, Copy)]
@@ -17,6 +23,7 @@ pub(super) struct Deadlines<'a> {
     packets: &'a Packets,
     ownerships: &'a Ownerships,
     fetch: &'a Fetch,
+    recovery: &'a Recovery,
     ending: &'a Ending,
     is_owner: bool,
 }
@@ -39,7 +46,8 @@ impl Deadlines<'_> {
 
     /// Returns the earliest one.
     pub fn next_ns<E: Engine>(self, cx: &Context<'_, E>) -> u64 {
-        let deadlines = self.armed().iter().filter_map(|&timer| self.of(timer, cx));
+        let armed = self.armed().iter().chain(&[UnitTimer::Seek]);
+        let deadlines = armed.filter_map(|&timer| self.of(timer, cx));
         deadlines.min().unwrap_or(NEVER_NS)
     }
 
@@ -60,6 +68,7 @@ impl Deadlines<'_> {
                 let (epoch, ..) = self.ownerships.awaited(state.is_some(), cx.id())?;
                 self.fetch.timer(epoch, cx.config)?
             }
+            UnitTimer::Seek => self.recovery.timer(cx.config)?,
             UnitTimer::Offer => {
                 let next = ready().filter(|next| next.answered().is_none())?;
                 (next.released_ns()?, cx.config.offer_after_ns())
@@ -92,8 +101,8 @@ impl Flow {
     /// Returns the deadlines of the timers.
     #[inline]
     pub(super) fn deadlines(&self) -> Deadlines<'_> {
-        let Flow { packets, ownerships, fetch, ending, .. } = self;
-        Deadlines { packets, ownerships, fetch, ending, is_owner: self.owned().is_some() }
+        let Flow { packets, ownerships, fetch, recovery, ending, .. } = self;
+        Deadlines { packets, ownerships, fetch, recovery, ending, is_owner: self.owned().is_some() }
     }
 
     /// Handles the timers that have expired.
@@ -113,6 +122,7 @@ impl Flow {
         match timer {
             UnitTimer::Gap | UnitTimer::Release => self.pump(cx),
             UnitTimer::Pull => self.pull_again(cx),
+            UnitTimer::Seek => self.seek_again(cx),
             UnitTimer::Offer => {
                 cx.counters.states_offered += 1;
                 self.answer(cx);
@@ -127,6 +137,7 @@ impl Flow {
                 cx.counters.ends_given_up += 1;
                 self.end(cx);
                 self.ownerships.clear();
+                self.recovery.stop();
             }
         }
     }

@@ -338,6 +338,7 @@ impl Witness {
                 assert_eq!((to, epoch), (seen.owner, seen.epoch));
                 assert_eq!(seen.handover, Handover::From { previous, last });
             }
+            FromDispatcher::Recover { flow, .. } => panic!("{flow}: no unit was lost"),
             FromDispatcher::Replicate { flow, epoch, to: next } => {
                 let seen = &self.flows[&flow];
                 assert_eq!((to, epoch), (seen.owner, seen.epoch));

@@ -243,6 +243,16 @@ impl Pair {
                         (flow.epoch, flow.owner) = (epoch, owner);
                         flow.handover = Handover::From { previous: to, last };
                     }
+                    if let FromDispatcher::Recover { flow, last, .. } = message {
+                        self.world.at_risk.insert(flow, last);
+                    }
+                    if let FromDispatcher::Recover { flow, epoch, last, .. } = message
+                        && let Some(flow) = self.flows.get_mut(&flow)
+                        && epoch > flow.epoch
+                    {
+                        flow.handover = Handover::From { previous: flow.owner, last };
+                        (flow.epoch, flow.owner) = (epoch, to);
+                    }
                     self.world.post(None, to, Item::Message(UnitMessage::FromDispatcher(message)));
                 }
             }

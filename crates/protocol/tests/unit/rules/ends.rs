@@ -72,6 +72,7 @@ fn a_flow_that_ends_where_nothing_of_it_has_come_ends_with_its_state() {
     let mut asks = Bench::new(config());
     asks.packet(3, from(X, 2), 3);
     asks.peer(X, no_state(3));
+    asks.dispatcher(END);
     assert_eq!((asks.dropped(), asks.unit.flows()), (vec![(DropCause::FlowEnded, 3)], 0));
     assert_eq!(asks.unit.next_timeout_ns(), u64::MAX);
 }
@@ -166,12 +167,13 @@ fn an_owner_whose_state_is_lost_says_so_until_the_flow_ends() {
     b.peer(X, no_state(2));
     let lost = |epoch| FromUnit::Lost { flow: FLOW, epoch };
     assert_eq!(b.out.to_dispatcher, [lost(2)]);
-    assert_eq!((b.dropped(), b.unit.flows()), (vec![(DropCause::FlowEnded, 2)], 0));
     b.packet(2, from(X, 1), 3);
-    assert_eq!((b.out.to_dispatcher.len(), b.dropped()), (2, vec![(DropCause::FlowEnded, 3)]));
-    b.dispatcher(FromDispatcher::Adopt { flow: FLOW, epoch: 4, previous: Y, last: 3 });
-    assert_eq!(b.out.to_dispatcher[2..], [lost(4)]);
-    assert_eq!(b.unit.next_timeout_ns(), u64::MAX);
+    assert_eq!((b.out.to_dispatcher.len(), b.unit.pending()), (2, 2));
+    b.dispatcher(FromDispatcher::Adopt { flow: FLOW, epoch: 2, previous: X, last: 1 });
+    assert_eq!(b.out.to_dispatcher[2..], [lost(2)]);
+    b.dispatcher(END);
+    assert_eq!(b.dropped(), [(DropCause::FlowEnded, 2), (DropCause::FlowEnded, 3)]);
+    assert_eq!((b.unit.flows(), b.unit.next_timeout_ns()), (0, u64::MAX));
 }
 
 #[test]
@@ -203,12 +205,13 @@ fn a_state_that_is_here_when_a_later_one_is_lost_ends_where_it_goes() {
     b.peer(Y, pull(5, Y, 4));
     assert_eq!(b.sent(), [(X, pull(4, ME, 3))]);
     b.peer(X, no_state(4));
-    assert_eq!(b.out.to_dispatcher, [FromUnit::Lost { flow: FLOW, epoch: 4 }]);
-    assert_eq!(b.dropped(), [(DropCause::FlowEnded, 4)]);
+    assert_eq!(b.out.to_dispatcher, [], "Y is the owner, and reports it");
+    assert_eq!(b.dropped(), [(DropCause::Stale, 4)]);
     // The pull that waited is answered, and so is its repetition.
     assert_eq!(b.sent(), [(Y, no_state(5))]);
     b.peer(Y, pull(5, Y, 4));
     assert_eq!(b.sent(), [(Y, no_state(5))]);
+    b.dispatcher(END);
     assert_eq!(b.unit.engine().ended, [(FLOW, vec![1])]);
     // The same, if the state is needed elsewhere.
     let mut b = Bench::new(config());
@@ -218,7 +221,9 @@ fn a_state_that_is_here_when_a_later_one_is_lost_ends_where_it_goes() {
     b.peer(X, no_state(4));
     b.dispatcher(release_from(from(X, 3), 5, Y, 4));
     b.peer(Y, pull(5, Y, 4));
-    assert_eq!(b.sent(), [(X, pull(4, ME, 3)), (Y, state(2, &[1], 1)), (Y, no_state(5))]);
+    assert_eq!(b.sent(), [(X, pull(4, ME, 3)), (Y, no_state(5))]);
+    b.peer(Y, pull(2, Y, 1));
+    assert_eq!(b.sent(), [(Y, state(2, &[1], 1))]);
     b.peer(Y, taken(2));
     assert_eq!((b.unit.engine().forgotten.as_slice(), b.unit.flows()), (&[(FLOW, false)][..], 0));
     assert_eq!(b.unit.next_timeout_ns(), u64::MAX);

@@ -14,6 +14,7 @@ mod ends;
 mod moves;
 mod packets;
 mod pre_copy;
+mod recovery;
 mod refusals;
 
 const FLOW: FlowId = FlowId { index: 3, generation: 1 };
@@ -22,6 +23,7 @@ const NEXT: FlowId = FlowId { generation: 2, ..FLOW };
 const ME: UnitId = UnitId(0);
 const X: UnitId = UnitId(1);
 const Y: UnitId = UnitId(2);
+const Z: UnitId = UnitId(3);
 const ORDER_NS: u64 = 100;
 const SILENCE_NS: u64 = 1_000;
 

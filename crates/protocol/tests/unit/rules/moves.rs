@@ -41,7 +41,7 @@ fn a_pull_is_answered_once_everything_has_been_processed() {
     b.peer(X, pull(2, X, 2));
     b.dispatcher(release(2, X, 2));
     b.peer(X, taken(2));
-    assert!(b.sent().is_empty() && b.unit.flows() == 0);
+    assert_eq!((b.sent(), b.unit.flows()), (vec![(X, no_state(2))], 0));
     assert_eq!(b.unit.counters().messages_stale, 3);
 }
 
