@@ -14,8 +14,8 @@
 //! | [`network`] | access to other nodes and to the time |
 //! | [`simulated`] | nodes of one thread, on virtual time, with faulty links |
 //!
-//! A program that reads a link, such as a dissector or a recorder, needs [`wire`] alone. Here unit 2
-//! acknowledges the state of a flow, and the frame is read at the other end:
+//! A program that reads a link, such as a dissector or a recorder, needs [`wire`] alone. Here unit
+//! 2 acknowledges the state of a flow, and the frame is read at the other end:
 //!
 //! ```
 //! use cluster::wire::{ArrivedFrame, FrameError, read_frame, write_mail};

@@ -151,7 +151,7 @@ macro_rules! messages {
                 }
             }
 
-            /// Returns the epoch that the message's exchange begins; `None` if it is no part of one.
+            /// Returns the epoch that the exchange of the message begins; `None` without one.
             pub fn epoch_of_exchange(&self) -> Option<$crate::message::Epoch> {
                 match self {
                     $($group::$message { $($exchange,)? .. } => {
