@@ -41,6 +41,8 @@ return {
         [0x64] = "Policy asked",
         [0x65] = "Present policy",
         [0x66] = "Policy run",
+        [0x67] = "Timeline asked",
+        [0x68] = "Timeline",
         [0x6c] = "Taken over",
         [0x6d] = "Figures of functions",
         [0x70] = "Part",

@@ -424,6 +424,9 @@ READ = {
         r:add("gap", 8)
         r:add("copies", 1)
         r:add("deltas", 1)
+        if not r:is_empty() then
+            r:add("keeps_timeline", 1)
+        end
         return "unit " .. unit
     end,
     [0x1d] = function(r)
@@ -462,6 +465,35 @@ READ = {
         return "unit " .. unit .. ": " .. text
     end,
     [0x31] = forwarded,
+    [0x67] = function(r)
+        local question = r:add("question", 8)
+        local flow = r:flow()
+        r:add("lines_max", 4)
+        return "flow " .. flow .. ", question " .. question
+    end,
+    [0x68] = function(r)
+        local question = r:add("question", 8)
+        r:add("overwritten", 8)
+        local count = r:count("Lines")
+        for _ = 1, count do
+            r:within("Line", function()
+                r:add("time", 8)
+                local unit = r:add("unit", 2)
+                if r:add("given", 1) == 1 then
+                    r:flow()
+                end
+                for _, part in ipairs({ { "epoch", 4 }, { "seq", 8 }, { "pending", 8 } }) do
+                    if r:add("given", 1) == 1 then
+                        r:add(part[1], part[2])
+                    end
+                end
+                local event = r:sized("event"):string()
+                r:sized("details")
+                return "unit " .. unit .. " " .. event
+            end)
+        end
+        return count .. " lines, question " .. question
+    end,
     [0x6c] = function(r)
         local taken = r:add("taken", 8)
         r:add("is_last", 1)

@@ -1,15 +1,15 @@
-//! `rivulet trace`: the last events of a flow at a running dispatcher.
+//! `rivulet trace`: the last events of a flow at a running dispatcher and its units.
 
 use std::process::ExitCode;
 
-use control::{TimelineLineResource, TimelineResource};
+use control::{MissingTimeline, TimelineLineResource, TimelineResource};
 use telemetry::shown_in_cell;
 
 use crate::api::{ApiOptions, encode};
 use crate::messages::say;
 use crate::output::{self, Format, Table, thousands};
 
-/// Show what a running dispatcher did with a flow, line by line
+/// Show what a running dispatcher and its units did with a flow, line by line
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Args {
@@ -47,10 +47,14 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     output::print(&table(&timeline.lines))?;
     if timeline.overwritten > 0 {
         say!(
-            "rivulet: the last {} lines of all flows are kept; {} earlier ones are not",
+            "rivulet: each node keeps the last {} lines of all flows; {} earlier ones are not kept",
             thousands(timeline.lines_kept),
             thousands(timeline.overwritten)
         );
+    }
+    for MissingTimeline { node, reason } in &timeline.missing {
+        let (node, reason) = (shown_in_cell(node), shown_in_cell(reason));
+        say!("rivulet: the lines of {node} are missing: {reason}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -67,8 +71,8 @@ fn table(lines: &[TimelineLineResource]) -> String {
             number(line.epoch.map(u64::from)),
             number(line.seq),
             number(line.pending),
-            line.event.clone(),
-            line.details.clone(),
+            shown_in_cell(&line.event).to_string(),
+            shown_in_cell(&line.details).to_string(),
         ]);
     }
     table.render()

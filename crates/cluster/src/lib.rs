@@ -13,6 +13,33 @@
 //! | [`policies`] | policies of nodes, and how units get another one |
 //! | [`network`] | access to other nodes and to the time |
 //! | [`simulated`] | nodes of one thread, on virtual time, with faulty links |
+//!
+//! A program that reads a link, such as a dissector or a recorder, needs [`wire`] alone. Here unit
+//! 2 acknowledges the state of a flow, and the frame is read at the other end:
+//!
+//! ```
+//! use cluster::wire::{ArrivedFrame, FrameError, read_frame, write_mail};
+//! use protocol::message::{FlowId, FromPeer, UnitId};
+//! use runtime::transport::Mail;
+//!
+//! let flow = FlowId { index: 17, generation: 0 };
+//! let ack = Mail::Message(UnitId(2), FromPeer::StateAck { flow, epoch: 3 });
+//! let (reported, clock_ns) = (12, 5_000);
+//! let mut frame = Vec::new();
+//! write_mail(&mut frame, &ack, reported, clock_ns);
+//!
+//! // Only reports carry keys of flows, whose hashes the receiver computes.
+//! let no_hash = |_: &packet::FlowKey| 0;
+//! let Ok(ArrivedFrame::Peer { unit, message, .. }) = read_frame(&frame, clock_ns, no_hash) else {
+//!     panic!("not a message between units");
+//! };
+//! assert_eq!(unit, UnitId(2));
+//! assert_eq!((message.name(), message.flow()), ("StateAck", flow));
+//! assert_eq!(message.epoch_of_exchange(), Some(3));
+//!
+//! // A frame of a later version is skipped; the link stays.
+//! assert!(matches!(read_frame(&[0xee], clock_ns, no_hash), Err(FrameError::UnknownKind(0xee))));
+//! ```
 
 pub mod addresses;
 mod digest;

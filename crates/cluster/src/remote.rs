@@ -9,6 +9,7 @@ mod accounts;
 mod desk;
 mod handle;
 mod homes;
+mod inquiries;
 mod nodes;
 mod orders;
 mod others;
@@ -30,11 +31,12 @@ use protocol::message::UnitId;
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::{Figures, LinksReport};
 use runtime::transport::{LocalGraph, ToUnit, UnitChange};
-use runtime::{Assembly, Runner};
+use runtime::{Assembly, Runner, timeline};
 use telemetry::{event, refuse_peer};
 
 use self::handle::RemoteStatus;
 pub(crate) use self::homes::HomeTable;
+use self::inquiries::{Inquiries, InquiryOrder};
 use self::nodes::{Nodes, ResumedNode};
 use self::rollout::Rollout;
 use self::start::Start;
@@ -44,13 +46,15 @@ use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
 use crate::peers::{ASIDE, ORDERED, PeerEvent, PeerId, Peers};
 use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, Reader, Role, read_frame, read_output, write_assignment,
-    write_granted, write_input, write_part, write_relayed, write_stopped, write_units,
+    ArrivedFrame, Assignment, FrameError, Reader, Role, TimelineQuestion, read_frame, read_output,
+    write_assignment, write_granted, write_input, write_part, write_relayed, write_stopped,
+    write_timeline_asked, write_units,
 };
 
 pub use desk::{BenchThread, NewPolicy, NoBench, PolicyBench, PolicyDesk, PolicyMaker};
 pub use handle::{NodeCommand, RemoteControl, RemoteHandle, StoreStatus};
 pub use homes::{HOMES_MAX, OtherDispatcher};
+pub use inquiries::{INQUIRIES_MAX, INQUIRY_MAX, InquiryReply, UnitTimelines};
 pub use nodes::{NodeInfo, NodeStatus};
 pub use orders::{FailedOrder, OrderReply};
 pub use rollout::{RolloutState, RolloutStatus};
@@ -108,6 +112,7 @@ pub struct RemoteUnits<N> {
     desk: PolicyDesk,
     rollout: Option<Rollout>,
     failed_orders: VecDeque<FailedOrder>,
+    inquiries: Inquiries,
     /// Graphs of former policies, for their counters.
     former_graphs: Vec<Box<Graph>>,
     /// Units that wait for a node.
@@ -199,6 +204,7 @@ pub(crate) fn runner_over<N: Network>(
         desk,
         rollout: None,
         failed_orders: VecDeque::new(),
+        inquiries: Inquiries::default(),
         former_graphs: Vec::new(),
         wanted: (0..config.units_min).map(UnitId).collect(),
         streams: Streams::default(),
@@ -316,6 +322,9 @@ impl<N: Network> RemoteUnits<N> {
                     }
                 }
                 Ok(ArrivedFrame::FiguresChanged(changes)) => self.units.take_figures(peer, changes),
+                Ok(ArrivedFrame::Timeline(question, timeline)) => {
+                    self.inquiries.take_answer(peer, question, timeline);
+                }
                 Ok(ArrivedFrame::Relay(to, frame)) => {
                     let frame = frame.to_vec();
                     self.relay(peer, to, &frame);
@@ -410,6 +419,10 @@ impl<N: Network> RemoteUnits<N> {
             self.take_order(order);
         }
         self.advance_policies();
+        while let Ok(order) = self.control.inquiries.try_recv() {
+            self.inquire(order);
+        }
+        self.inquiries.expire(self.peers.now_ns());
         for _ in 0..COMMANDS_MAX {
             let Some(command) = self.control.poll_command() else { break };
             match command {
@@ -439,6 +452,17 @@ impl<N: Network> RemoteUnits<N> {
         }
         if self.look_at_start() || self.peers.now_ns().saturating_sub(self.shown_ns) >= STATUS_NS {
             self.show_status();
+        }
+    }
+
+    /// Asks all units for the lines of a flow.
+    fn inquire(&mut self, InquiryOrder { flow, lines_max, reply }: InquiryOrder) {
+        let peers = &self.peers;
+        let asked = self.units.alive().map(|unit| (unit.peer, peers.name(unit.peer))).collect();
+        let Some((number, asked)) = self.inquiries.begin(peers.now_ns(), asked, reply) else { return };
+        let question = TimelineQuestion { number, flow, lines_max };
+        for peer in asked {
+            self.peers.send(peer, ASIDE, |out| write_timeline_asked(out, &question));
         }
     }
 
@@ -506,6 +530,7 @@ impl<N: Network> RemoteUnits<N> {
             gap_ns: self.config.gap_ns,
             copies: self.config.copies,
             deltas: self.config.deltas,
+            keeps_timeline: timeline::is_kept(),
         };
         self.peers.send(peer, ORDERED, |out| write_assignment(out, &assignment));
         for (stage, command) in &self.controls {
@@ -546,6 +571,7 @@ impl<N: Network> RemoteUnits<N> {
     fn part(&mut self, peer: PeerId) {
         let name = self.peers.name(peer);
         self.forget_policies_of(peer);
+        self.inquiries.lose(peer);
         self.peers.remove(peer);
         if self.homes.at(peer).is_some() {
             return self.disconnect_other(peer);

@@ -26,9 +26,9 @@ use self::scope::Scope;
 use self::session::DispatcherSession;
 use crate::identity::Identity;
 use crate::network::{HostNetwork, Network, NodeSelf};
-use crate::peers::{PeerEvent, PeerId, Peers};
+use crate::peers::{ASIDE, PeerEvent, PeerId, Peers};
 use crate::policies::{AppliedPolicy, GraphMaker, PolicyReader, PolicyShelf};
-use crate::wire::{FrameError, Role, UnitAddress, UnitFigures};
+use crate::wire::{FrameError, Role, UnitAddress, UnitFigures, write_timeline};
 
 /// Longest sleep between two rounds.
 const SLEEP_NS: u64 = 20_000_000;
@@ -307,7 +307,7 @@ impl<N: Network> UnitProcess<N> {
             self.disconnect(former);
             self.sessions[at].dispatcher = Some(peer);
         }
-        self.sessions[at].begin_run();
+        self.sessions[at].begin_run(is_another);
         self.peers.hold(peer, false);
     }
 
@@ -329,6 +329,10 @@ impl<N: Network> UnitProcess<N> {
                 }
                 Ok(Some(order @ (Order::Read(..) | Order::Renew(_) | Order::Show | Order::Number(_)))) => {
                     self.follow_policy_order(at, order);
+                }
+                Ok(Some(Order::Trace(question))) => {
+                    let timeline = session.timeline_of(&question);
+                    self.peers.send(peer, ASIDE, |out| write_timeline(out, question.number, &timeline));
                 }
                 Ok(Some(Order::Part)) => session.begin_renewal(),
                 Ok(Some(Order::Connect { own, connect, forget })) => {

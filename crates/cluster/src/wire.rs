@@ -19,6 +19,7 @@ pub mod packets;
 mod policies;
 mod reports;
 mod stamps;
+mod timelines;
 
 pub use control::{Assignment, Hello, Role};
 pub use figures::{FIGURE_CHANGES_MAX, FigureChanges, UnitFigures};
@@ -27,12 +28,13 @@ pub use frames::{
     begin_relay, read_frame, write_assignment, write_claim, write_figure_changes, write_figures, write_gone,
     write_granted, write_hello, write_input, write_leave, write_mail, write_packet_input, write_part,
     write_passed, write_policy, write_policy_read, write_relayed, write_released, write_renew,
-    write_report_frame, write_stopped, write_taken, write_units,
+    write_report_frame, write_stopped, write_taken, write_timeline, write_timeline_asked, write_units,
 };
 pub use kind::{FRAMES, FrameInfo, frames_table};
 pub use policies::{PolicyFrame, write_policy_frame};
 pub use protocol::wire::{FrameError, Reader};
 pub use reports::{read_output, write_output};
+pub use timelines::TimelineQuestion;
 
 /// The version of the format; `docs/protocol.md` says when it rises. From 0.1.0 on, a receiver
 /// accepts this one and the one before.

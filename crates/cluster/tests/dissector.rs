@@ -12,10 +12,11 @@ use std::process::Command;
 use cluster::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 use cluster::wire::{
     Assignment, FigureChanges, ForwardCounts, FrameError, Hello, PolicyFrame, Reader, ReportContext, Role,
-    UnitAddress, UnitFigures, begin_output, begin_relay, write_assignment, write_figure_changes,
-    write_figures, write_gone, write_hello, write_input, write_leave, write_mail, write_output, write_part,
-    write_policy, write_policy_frame, write_policy_read, write_relayed, write_renew, write_report_frame,
-    write_stopped, write_taken, write_units,
+    TimelineQuestion, UnitAddress, UnitFigures, begin_output, begin_relay, write_assignment,
+    write_figure_changes, write_figures, write_gone, write_hello, write_input, write_leave, write_mail,
+    write_output, write_part, write_policy, write_policy_frame, write_policy_read, write_relayed,
+    write_renew, write_report_frame, write_stopped, write_taken, write_timeline, write_timeline_asked,
+    write_units,
 };
 use graph::{Datagram, Graph, Options};
 use link::{Config, LinkKeys, PeerLink, connection_id};
@@ -23,6 +24,7 @@ use packet::{DropReason, FlowKey, LinkType, Packet, PacketClass, Side};
 use protocol::message::{
     FlowId, FromDispatcher, FromPeer, FromUnit, Handover, MessageInfo, ReplicaTargets, Stamp, UnitId,
 };
+use protocol::trace::{FlowPlace, FlowTimeline, Machine, TimelineRow};
 use protocol::unit::FlowAlias;
 use runtime::transport::{Mail, Return, ToUnit};
 use tempfile::TempDir;
@@ -111,12 +113,20 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         scope: "dispatcher/0/1".to_owned(),
         runs: Some(id),
     };
-    let assignment = Assignment { unit: UnitId(5), seed: 0x5eed, gap_ns: 500_000, copies: 1, deltas: true };
+    let assignment = Assignment {
+        unit: UnitId(5),
+        seed: 0x5eed,
+        gap_ns: 500_000,
+        copies: 1,
+        deltas: true,
+        keeps_timeline: true,
+    };
     let address = |unit: u16| UnitAddress {
         unit: UnitId(unit),
         name: format!("unit-{unit}"),
         address: format!("10.0.0.{unit}:7400"),
     };
+    let question = TimelineQuestion { number: 6, flow: FLOW, lines_max: 1_000 };
     let policy = texts();
     let applied = AppliedPolicy { id, texts: texts() };
     let mut frames = vec![
@@ -147,6 +157,7 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
         of_policies(PolicyFrame::Wanted),
         of_policies(PolicyFrame::Runs(id)),
         frame(|out| write_taken(out, 64, true)),
+        frame(|out| write_timeline_asked(out, &question)),
         vec![0x7f, 1, 2],                               // A kind of a later version.
         vec![0x10, 0, 0],                               // Truncated.
         [input(ToUnit::Time(3_000)), vec![7]].concat(), // A field of a later version.
@@ -154,6 +165,28 @@ fn of_dispatcher() -> Vec<Vec<u8>> {
     let messages = samples(FromDispatcher::MESSAGES, FromDispatcher::read);
     frames.extend(messages.map(|message| input(ToUnit::Message(1_000, message))));
     frames
+}
+
+/// A line of a flow, and one of its unit.
+fn rows() -> Vec<TimelineRow> {
+    let row = TimelineRow {
+        at_ns: 1_000,
+        host: String::new(),
+        role: Machine::Unit(UnitId(5)),
+        place: FlowPlace::new(FLOW, 2, 40),
+        pending: Some(3),
+        event: "received".to_owned(),
+        details: "Pull, owner unit 4, from unit 4".to_owned(),
+    };
+    let reset = ("reset".to_owned(), String::new());
+    let of_unit = TimelineRow {
+        place: FlowPlace::NONE,
+        pending: None,
+        event: reset.0,
+        details: reset.1,
+        ..row.clone()
+    };
+    vec![row, of_unit]
 }
 
 /// All kinds of frames of a unit.
@@ -200,6 +233,7 @@ fn of_unit() -> Vec<Vec<u8>> {
         of_policies(PolicyFrame::Proposed(id, "dispatcher-1 applies next.rvl".to_owned())),
         frame(|out| write_policy_read(out, &Err("site.rvl:1:1: error: no port".to_owned()), &[9; 32])),
         frame(write_gone),
+        frame(|out| write_timeline(out, 6, &FlowTimeline { rows: rows(), overwritten: 3 })),
         frame(late_packet),
     ];
     let ack = Mail::Message(UnitId(3), FromPeer::StateAck { flow: FLOW, epoch: 2 });

@@ -9,9 +9,10 @@ use std::fmt::Debug;
 
 use cluster::policies::{AppliedPolicy, NumberedDigest, PolicyTexts};
 use cluster::wire::{
-    ArrivedFrame, ForwardCounts, FrameError, Hello, KeyClaim, PolicyFrame, Reader, ReportContext, Role,
-    VERSION, read_frame, write_claim, write_granted, write_hello, write_input, write_mail, write_passed,
-    write_policy_frame, write_released, write_report_frame, write_taken,
+    ArrivedFrame, Assignment, ForwardCounts, FrameError, Hello, KeyClaim, PolicyFrame, Reader, ReportContext,
+    Role, TimelineQuestion, VERSION, read_frame, write_assignment, write_claim, write_granted, write_hello,
+    write_input, write_mail, write_passed, write_policy_frame, write_released, write_report_frame,
+    write_taken, write_timeline, write_timeline_asked,
 };
 use graph::{Graph, Options};
 use packet::wire::geneve;
@@ -20,6 +21,7 @@ use proptest::prelude::*;
 use protocol::message::{
     FlowId, FromDispatcher, FromPeer, FromUnit, Handover, MessageInfo, ReplicaTargets, Stamp, UnitId,
 };
+use protocol::trace::{FlowPlace, FlowTimeline, Machine, TimelineRow};
 use runtime::transport::{Mail, Return, RouteStage, ToUnit};
 
 use samples::sample;
@@ -84,6 +86,22 @@ fn stamps() -> impl Strategy<Value = Stamp> {
         epoch,
         handover,
         targets,
+    })
+}
+
+/// A line of a unit, without its host.
+fn timeline_rows() -> impl Strategy<Value = TimelineRow> {
+    let places = (prop::option::of(flows()), any::<Option<u32>>(), any::<Option<u64>>())
+        .prop_map(|(flow, epoch, seq)| FlowPlace { flow, epoch, seq });
+    let row = (any::<u64>(), units(), places, any::<Option<u64>>(), ".{0,20}", ".{0,40}");
+    row.prop_map(|(at_ns, unit, place, pending, event, details)| TimelineRow {
+        at_ns,
+        host: String::new(),
+        role: Machine::Unit(unit),
+        place,
+        pending,
+        event,
+        details,
     })
 }
 
@@ -171,6 +189,35 @@ proptest! {
             _ => without_time,
         };
         for cut in (0..len).filter(|&cut| cut != of_version_1 && cut != without_time) {
+            prop_assert!(matches!(read_frame(&frame[..cut], 0, no_hash), Err(FrameError::Truncated)));
+        }
+    }
+
+    #[test]
+    fn timelines_arrive(
+        (number, lines_max, overwritten) in any::<(u64, u32, u64)>(),
+        flow in flows(),
+        rows in prop::collection::vec(timeline_rows(), 0..9),
+        more in prop::collection::vec(any::<u8>(), 0..20),
+    ) {
+        let question = TimelineQuestion { number, flow, lines_max };
+        let mut frame = Vec::new();
+        write_timeline_asked(&mut frame, &question);
+        frame.extend_from_slice(&more);
+        match read_frame(&frame, 0, no_hash) {
+            Ok(ArrivedFrame::TimelineAsked(found)) => prop_assert_eq!(found, question),
+            _ => prop_assert!(false),
+        }
+        let timeline = FlowTimeline { rows, overwritten };
+        frame.clear();
+        write_timeline(&mut frame, number, &timeline);
+        let len = frame.len();
+        frame.extend_from_slice(&more);
+        match read_frame(&frame, 0, no_hash) {
+            Ok(ArrivedFrame::Timeline(of, found)) => prop_assert_eq!((of, found), (number, timeline)),
+            _ => prop_assert!(false),
+        }
+        for cut in 0..len {
             prop_assert!(matches!(read_frame(&frame[..cut], 0, no_hash), Err(FrameError::Truncated)));
         }
     }
@@ -279,6 +326,18 @@ fn frames_between_dispatchers_are_read_back() {
     for frame in [claim, granted, released, taken] {
         assert!(read_frame(&frame[..frame.len() - 1], 0, no_hash).is_err());
     }
+}
+
+#[test]
+fn assignments_of_earlier_versions_keep_no_timeline() {
+    let given =
+        Assignment { unit: UnitId(5), seed: 1, gap_ns: 2, copies: 1, deltas: true, keeps_timeline: true };
+    let mut frame = Vec::new();
+    write_assignment(&mut frame, &given);
+    assert!(matches!(read_frame(&frame, 0, no_hash), Ok(ArrivedFrame::Assign(found)) if found == given));
+    let earlier = Assignment { keeps_timeline: false, ..given };
+    let cut = &frame[..frame.len() - 1];
+    assert!(matches!(read_frame(cut, 0, no_hash), Ok(ArrivedFrame::Assign(found)) if found == earlier));
 }
 
 fn hello() -> Hello {

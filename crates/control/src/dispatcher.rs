@@ -7,7 +7,7 @@ use cluster::LinkInfo;
 use cluster::policies::NumberedDigest;
 use cluster::remote::{
     FailedOrder, NewPolicy, NodeCommand, NodeInfo, NodeStatus, OtherDispatcher, PolicyMaker, RemoteHandle,
-    RolloutStatus, StoreStatus,
+    RolloutStatus, StoreStatus, UnitTimelines,
 };
 use protocol::dispatcher::{FlowStatus, MigrateError, MigratedFlow};
 use protocol::message::{FlowId, UnitId};
@@ -155,6 +155,23 @@ impl DispatcherClient {
         let limit = if is_dry_run { CHECK_TIMEOUT } else { ANSWER_TIMEOUT };
         let answer = timeout(limit, answer).await.map_err(|_| Problem::from(OperatorError::Busy))?;
         answer.map_err(|_| ended())?.map_err(|reason| Problem::conflict("policy_refused", reason))
+    }
+
+    /// Returns the last lines of a flow at units of nodes, up to this many of each.
+    pub async fn trace(&self, flow: FlowId, lines_max: u32) -> UnitTimelines {
+        let Some(nodes) = self.cluster_nodes() else { return UnitTimelines::default() };
+        let (sender, answer) = oneshot::channel();
+        // The caller may have given up.
+        let reply = Box::new(move |units| drop(sender.send(units)));
+        // The dispatcher gives up before.
+        if nodes.trace(flow, lines_max, reply)
+            && let Ok(Ok(units)) = timeout(ANSWER_TIMEOUT, answer).await
+        {
+            return units;
+        }
+        let of_units = nodes.status().into_iter().filter(|node| node.unit.is_some());
+        let missing = of_units.map(|node| (node.name, "the dispatcher has not asked it")).collect();
+        UnitTimelines { timelines: Vec::new(), missing }
     }
 
     /// Returns the node of this name.

@@ -53,5 +53,5 @@ pub use resources::{
 };
 pub use routes::{BODY_MAX, POLICY_BODY_MAX, WATCHERS_MAX, document};
 pub use server::{ApiListener, ControlOptions, ControlServer};
-pub use timeline_resources::{TIMELINE_LINES_MAX, TimelineLineResource, TimelineResource};
+pub use timeline_resources::{MissingTimeline, TIMELINE_LINES_MAX, TimelineLineResource, TimelineResource};
 pub use token::{TOKEN_LEN_MAX, TOKEN_LEN_MIN, TokenError, read_token};

@@ -1,7 +1,7 @@
 //! The timeline of a flow, as clients see it.
 
-use protocol::message::FlowId;
-use protocol::trace::{EventTimeline, TimelineLine};
+use cluster::remote::UnitTimelines;
+use protocol::trace::{FlowTimeline, TimelineRow};
 use runtime::timeline::LINES_KEPT;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -11,24 +11,40 @@ use crate::flow_id;
 /// Limit on the lines of an answer: the last ones.
 pub const TIMELINE_LINES_MAX: usize = 1000;
 
-/// The last events of a flow, and of units since the first of them, in the process of the
-/// dispatcher.
+/// The last events of a flow, and of units since the first of them, at the dispatcher and at all
+/// units.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = Timeline)]
 pub struct TimelineResource {
-    /// Lines, the oldest first; up to 1000.
+    /// Lines, by time, those of a node in the order of its events; the last 1000.
     pub lines: Vec<TimelineLineResource>,
-    /// Lines of all flows that the process keeps, at most.
+    /// Lines of all flows that each thread of a dispatcher or unit keeps, at most.
     pub lines_kept: u64,
     /// Lines of all flows that later ones have replaced: the flow's first ones may be among them.
     pub overwritten: u64,
+    /// Nodes of units that have not answered.
+    #[serde(default)]
+    pub missing: Vec<MissingTimeline>,
+}
+
+/// A node without lines.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[schema(as = MissingTimeline)]
+pub struct MissingTimeline {
+    /// Its name.
+    #[schema(example = "unit-1")]
+    pub node: String,
+    /// The reason.
+    #[schema(example = "no answer within 1 s")]
+    pub reason: String,
 }
 
 /// An event.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[schema(as = TimelineLine)]
 pub struct TimelineLineResource {
-    /// Time of the dispatcher, in seconds.
+    /// Time of the dispatcher's clock, in seconds; that of units is behind by up to the delay of
+    /// their links.
     #[schema(example = "1796083200.000120001")]
     pub time: String,
     /// The host.
@@ -58,29 +74,36 @@ pub struct TimelineLineResource {
 }
 
 impl TimelineResource {
-    /// Creates the resource of a flow.
-    pub(crate) fn of(timeline: &EventTimeline, flow: FlowId) -> TimelineResource {
-        let lines = timeline.lines_of(flow, TIMELINE_LINES_MAX);
+    /// Creates the resource of a flow, out of the lines of the dispatcher's process and those of
+    /// units at nodes.
+    pub(crate) fn of(own: FlowTimeline, units: UnitTimelines) -> TimelineResource {
+        let UnitTimelines { timelines, missing } = units;
+        let all = std::iter::once(own).chain(timelines).collect();
+        let FlowTimeline { rows, overwritten } = FlowTimeline::merged(all, TIMELINE_LINES_MAX);
+        let missing = missing.into_iter();
         TimelineResource {
-            lines: lines.iter().map(TimelineLineResource::of).collect(),
+            lines: rows.into_iter().map(TimelineLineResource::of).collect(),
             lines_kept: LINES_KEPT as u64,
-            overwritten: timeline.overwritten(),
+            overwritten,
+            missing: missing
+                .map(|(node, reason)| MissingTimeline { node, reason: reason.to_owned() })
+                .collect(),
         }
     }
 }
 
 impl TimelineLineResource {
-    fn of(line: &TimelineLine) -> TimelineLineResource {
+    fn of(row: TimelineRow) -> TimelineLineResource {
         TimelineLineResource {
-            time: line.time(),
-            host: line.host.clone(),
-            role: line.role.to_string(),
-            flow: line.place.flow.map(flow_id::to_text),
-            epoch: line.place.epoch,
-            seq: line.place.seq,
-            pending: line.pending.map(|pending| pending as u64),
-            event: line.event.name().to_owned(),
-            details: line.event.to_string(),
+            time: row.time(),
+            role: row.role.to_string(),
+            flow: row.place.flow.map(flow_id::to_text),
+            epoch: row.place.epoch,
+            seq: row.place.seq,
+            host: row.host,
+            pending: row.pending,
+            event: row.event,
+            details: row.details,
         }
     }
 }

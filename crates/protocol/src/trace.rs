@@ -4,6 +4,8 @@
 //! Dispatcher, Unit --(EventSink)--> EventTimeline: a ring of the last lines --> text, in columns
 //! ```
 //!
+//! A [`FlowTimeline`] has the lines of one flow, out of the timelines of one or more processes.
+//!
 //! A machine has an [`EventSink`], which is off unless its driver
 //! [sets](crate::unit::Unit::set_trace) another. The machine notes transitions: messages, states,
 //! owners, tombstones, timers; and, with [`TraceDetail::Packets`], each packet. A machine has no
@@ -15,12 +17,14 @@
 
 mod event;
 pub mod failure;
+mod flow_timeline;
 mod line;
 mod place;
 mod summary;
 mod timeline;
 
 pub use event::{EVENTS, TimelineEvent, TimelineEventInfo, events_table};
+pub use flow_timeline::{FlowTimeline, TimelineRow};
 pub use line::{Machine, TimelineLine, heading};
 pub use place::FlowPlace;
 pub use summary::{MessagePeer, MessageSummary};

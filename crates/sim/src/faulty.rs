@@ -207,8 +207,9 @@ pub fn runner(
         transport.spawn(unit).map_err(ElasticError::Graph)?;
         transport.members.activate(unit);
     }
-    let runner =
-        timeline::recorded(&timeline, HOST, || Runner::on_transport(assembly, name, config, transport));
+    let runner = timeline::recorded(&timeline, HOST, TraceDetail::Packets, || {
+        Runner::on_transport(assembly, name, config, transport)
+    });
     Ok((runner?, outcome))
 }
 
@@ -222,7 +223,7 @@ impl Faulty {
         let graph = (self.make)()?;
         let flows_max = self.config.dispatcher_of_threads(graph.options()).flows_max;
         let config = self.config.unit(unit);
-        let end = timeline::recorded(&self.timeline, HOST, || {
+        let end = timeline::recorded(&self.timeline, HOST, TraceDetail::Packets, || {
             UnitEnd::new(config, graph, self.shared.clone(), flows_max, false, no_clock)
         });
         self.units[unit.index()] = Some(Box::new(end));

@@ -95,6 +95,16 @@ fn flows_are_moved_while_packets_flow_and_none_is_lost() {
     let changed = &lines[moved.unwrap()];
     assert_eq!((changed["flow"].as_str(), changed["epoch"].as_u64()), (Some(id), Some(2)), "{timeline}");
     assert!(demo.text(&format!("trace flow {id}")).contains("owner-changed"));
+    // The units keep theirs, and the dispatcher asks for it.
+    assert_eq!(timeline["missing"], serde_json::json!([]));
+    let installed = demo.wait_for(&format!("trace flow {id}"), |timeline| {
+        let is_it = |line: &Value| line["host"] == to && line["event"] == "state-installed";
+        timeline["lines"].as_array().unwrap().iter().any(is_it)
+    });
+    let lines = installed["lines"].as_array().unwrap();
+    for (host, event) in [("demo", "owner-changed"), (flow["node"].as_str().unwrap(), "state-released")] {
+        assert!(lines.iter().any(|line| line["host"] == host && line["event"] == event), "{installed}");
+    }
 
     let units = demo.json("units");
     let busiest = units.as_array().unwrap().iter().max_by_key(|unit| unit["flows"].as_u64()).unwrap();

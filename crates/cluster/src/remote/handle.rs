@@ -5,10 +5,12 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use protocol::message::FlowId;
 use runtime::report::LinksReport;
 
 use super::desk::NewPolicy;
 use super::homes::OtherDispatcher;
+use super::inquiries::{InquiryOrder, InquiryReply};
 use super::nodes::NodeInfo;
 use super::orders::{FailedOrder, OrderReply, PolicyOrder};
 use super::rollout::RolloutStatus;
@@ -68,6 +70,7 @@ pub struct StoreStatus {
 pub struct RemoteHandle {
     commands: Sender<NodeCommand>,
     policies: Sender<PolicyOrder>,
+    inquiries: Sender<InquiryOrder>,
     rollouts: Arc<AtomicU64>,
     entries_refused: Arc<AtomicU64>,
     pending: Arc<AtomicUsize>,
@@ -95,6 +98,7 @@ pub struct RemoteControl {
     /// Pending commands.
     pending: Arc<AtomicUsize>,
     pub(super) policies: Receiver<PolicyOrder>,
+    pub(super) inquiries: Receiver<InquiryOrder>,
     /// Refused entries of the store.
     pub(super) entries_refused: Arc<AtomicU64>,
     status: Arc<Mutex<RemoteStatus>>,
@@ -132,6 +136,7 @@ impl RemoteHandle {
     pub fn new() -> (RemoteHandle, RemoteControl) {
         let (sender, commands) = channel();
         let (of_policies, policies) = channel();
+        let (of_inquiries, inquiries) = channel();
         let status = Arc::new(Mutex::new(RemoteStatus::default()));
         let (rollouts, entries_refused) = (Arc::default(), Arc::<AtomicU64>::default());
         let counted = Arc::clone(&entries_refused);
@@ -140,13 +145,21 @@ impl RemoteHandle {
             commands,
             pending: Arc::clone(&pending),
             policies,
+            inquiries,
             entries_refused: counted,
             status: Arc::clone(&status),
             store: Arc::clone(&store),
         };
-        let policies = of_policies;
-        let handle =
-            RemoteHandle { commands: sender, policies, rollouts, entries_refused, pending, status, store };
+        let handle = RemoteHandle {
+            commands: sender,
+            policies: of_policies,
+            inquiries: of_inquiries,
+            rollouts,
+            entries_refused,
+            pending,
+            status,
+            store,
+        };
         (handle, control)
     }
 
@@ -181,6 +194,13 @@ impl RemoteHandle {
     pub fn order(&self, policy: NewPolicy, is_dry_run: bool, reply: OrderReply) -> Option<u64> {
         let number = self.rollouts.fetch_add(1, Ordering::Relaxed) + 1;
         self.policies.send(PolicyOrder { number, policy, is_dry_run, reply }).is_ok().then_some(number)
+    }
+
+    /// Asks all units for the last lines of a flow's timeline, up to `lines_max` of each. The reply
+    /// is called once all have answered, or after [`INQUIRY_MAX`](super::INQUIRY_MAX). Returns
+    /// false if the dispatcher has ended.
+    pub fn trace(&self, flow: FlowId, lines_max: u32, reply: InquiryReply) -> bool {
+        self.inquiries.send(InquiryOrder { flow, lines_max, reply }).is_ok()
     }
 
     /// Returns the present policy of the cluster, and the name of its file.

@@ -9,7 +9,7 @@ impl World {
     /// Lets machines that are created in this call note what happens, as those of this node.
     pub fn recorded<R>(&self, node: NodeId, create: impl FnOnce() -> R) -> R {
         let name = self.nodes.borrow()[node.0].name.clone();
-        timeline::recorded(&self.timeline, &name, create)
+        timeline::recorded(&self.timeline, &name, TraceDetail::Packets, create)
     }
 
     /// Notes a fault of a node.

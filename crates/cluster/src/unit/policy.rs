@@ -68,7 +68,7 @@ impl<N: Network> UnitProcess<N> {
                 }
             }
             Order::Number(policy) => self.take_number(policy),
-            Order::Assign(_) | Order::Part | Order::Connect { .. } => {}
+            Order::Assign(_) | Order::Part | Order::Trace(_) | Order::Connect { .. } => {}
         }
     }
 

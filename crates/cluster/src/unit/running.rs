@@ -1,9 +1,13 @@
 //! A unit at work: its graph, and its exchange with its process.
 
+use std::sync::Arc;
+
 use packet::PacketPool;
 use protocol::message::UnitId;
+use protocol::trace::{EventTimeline, TraceDetail};
 use runtime::elastic::UnitsConfig;
 use runtime::report::Figures;
+use runtime::timeline;
 use runtime::transport::{Mail, Return, Sending, ToUnit, UnitEnd};
 
 use super::EffectsTaker;
@@ -14,8 +18,9 @@ use crate::peers::{ASIDE, ORDERED, PeerId, Peers, stream_of};
 use crate::policies::{Digest, GraphMaker, NumberedDigest, PolicyTexts};
 use crate::remote::IN_FLIGHT_MAX;
 use crate::wire::{
-    ArrivedFrame, Assignment, FrameError, PolicyFrame, ReportContext, UnitAddress, UnitFigures, begin_output,
-    read_frame, write_figure_changes, write_figures, write_output, write_report_frame,
+    ArrivedFrame, Assignment, FrameError, PolicyFrame, ReportContext, TimelineQuestion, UnitAddress,
+    UnitFigures, begin_output, read_frame, write_figure_changes, write_figures, write_output,
+    write_report_frame,
 };
 
 /// Free buffers that a unit keeps, for packets that wait or are processed. More are allocated, and
@@ -67,6 +72,8 @@ pub(super) enum Order {
     Show,
     /// The dispatcher runs this policy.
     Number(NumberedDigest),
+    /// The dispatcher wants a flow's lines.
+    Trace(TimelineQuestion),
     Connect {
         own: UnitId,
         connect: Vec<UnitAddress>,
@@ -108,6 +115,7 @@ pub(super) fn handle(
             | ArrivedFrame::Input(_)
             | ArrivedFrame::Packet(_)
             | ArrivedFrame::Relayed(..)
+            | ArrivedFrame::TimelineAsked(_)
             | ArrivedFrame::OfPolicies(_)
     );
     if of_dispatcher != is_dispatcher {
@@ -121,6 +129,7 @@ pub(super) fn handle(
         ArrivedFrame::OfPolicies(PolicyFrame::Runs(policy)) => return Ok(Some(Order::Number(policy))),
         ArrivedFrame::OfPolicies(_) => return Err(WRONG_SENDER),
         ArrivedFrame::Part => return Ok(Some(Order::Part)),
+        ArrivedFrame::TimelineAsked(question) => return Ok(Some(Order::Trace(question))),
         arrived => arrived,
     };
     let unit = unit.as_mut().ok_or(Refused::Frame(FrameError::Invalid("order")))?;
@@ -163,10 +172,12 @@ pub(super) fn handle(
 }
 
 impl Running {
+    /// Makes the unit of an assignment; it notes what happens in `kept`, if there is one.
     pub fn new(
         assignment: &Assignment,
         make: &mut GraphMaker,
         stopwatch: fn() -> u64,
+        kept: Option<&Arc<EventTimeline>>,
     ) -> Result<Running, String> {
         let graph = make(assignment.seed)?;
         let config = UnitsConfig {
@@ -179,9 +190,15 @@ impl Running {
         let has_groups = graph.options().affinity_groups.is_some();
         let unit = config.unit_on_reliable_transport(assignment.unit, IN_FLIGHT_MAX as usize);
         let unit = protocol::unit::Config { has_groups, retransmit_ns: RETRANSMIT_NS, ..unit };
+        let create = || UnitEnd::new(unit, graph, Vec::new(), flows_max, true, stopwatch);
+        let end = match kept {
+            // The dispatcher knows the name of this host.
+            Some(kept) => timeline::recorded(kept, "", TraceDetail::Transitions, create),
+            None => create(),
+        };
         Ok(Running {
             id: assignment.unit,
-            end: UnitEnd::new(unit, graph, Vec::new(), flows_max, true, stopwatch),
+            end,
             others: Others::new(assignment.unit),
             details: Details::default(),
             raised: [0; 2],
@@ -399,11 +416,18 @@ mod tests {
 
     #[test]
     fn time_of_other_units_counts_until_the_dispatcher_sends_its_own() {
-        let assignment = Assignment { unit: UnitId(0), seed: 1, gap_ns: 1_000, copies: 0, deltas: false };
+        let assignment = Assignment {
+            unit: UnitId(0),
+            seed: 1,
+            gap_ns: 1_000,
+            copies: 0,
+            deltas: false,
+            keeps_timeline: false,
+        };
         let mut make: GraphMaker = Box::new(|_| {
             Graph::new(Vec::new(), Options::default()).map(Box::new).map_err(|error| error.to_string())
         });
-        let mut unit = Running::new(&assignment, &mut make, || 0).ok();
+        let mut unit = Running::new(&assignment, &mut make, || 0, None).ok();
         let mut receive = |is_dispatcher, frame: &[u8]| {
             assert!(handle(&mut unit, (PeerId::at(0), is_dispatcher), frame).is_ok());
             unit.as_ref().unwrap().now_ns()

@@ -1,7 +1,11 @@
 //! A unit's session with one dispatcher.
 
+use std::sync::Arc;
+
 use protocol::message::UnitId;
+use protocol::trace::{EventTimeline, FlowTimeline};
 use runtime::report::Report;
+use runtime::timeline::LINES_KEPT;
 use telemetry::{Merge, event};
 
 use super::EffectsTaker;
@@ -11,7 +15,7 @@ use super::scope::Scope;
 use crate::network::Network;
 use crate::peers::{GIVE_UP_MIN, ORDERED, PeerId, Peers};
 use crate::policies::GraphMaker;
-use crate::wire::{Assignment, UnitAddress, UnitFigures, write_gone, write_leave};
+use crate::wire::{Assignment, TimelineQuestion, UnitAddress, UnitFigures, write_gone, write_leave};
 
 /// Limit on the time for a unit to hand its flows over before it ends.
 const LEAVE_MAX_NS: u64 = 10_000_000_000;
@@ -37,6 +41,8 @@ pub(super) struct DispatcherSession {
     /// Connected nodes that are not attached to a unit yet.
     pub early: Vec<EarlyPeer>,
     renewal: Renewal,
+    /// Events of its units, if the dispatcher keeps a timeline.
+    timeline: Option<Arc<EventTimeline>>,
     /// Time at which a process without a unit announced its end.
     goodbye_ns: Option<u64>,
 }
@@ -66,6 +72,7 @@ impl DispatcherSession {
             former: Report::default(),
             early: Vec::new(),
             renewal: Renewal::None,
+            timeline: None,
             goodbye_ns: None,
         }
     }
@@ -209,8 +216,10 @@ impl DispatcherSession {
         self.candidates.retain(|(_, incarnation)| *incarnation != self.incarnation);
     }
 
-    /// Begins another run: retires a unit that has finished.
-    pub fn begin_run(&mut self) {
+    /// Begins a run: retires a unit that has finished. Another process of the dispatcher has other
+    /// flows.
+    pub fn begin_run(&mut self, is_another: bool) {
+        self.timeline.take_if(|_| is_another);
         if let Some(unit) = self.unit.take_if(|unit| unit.has_finished) {
             self.retire(&unit);
         }
@@ -227,12 +236,20 @@ impl DispatcherSession {
 
     /// Makes the unit.
     pub fn assign(&mut self, assignment: &Assignment, make: &mut GraphMaker, stopwatch: fn() -> u64) {
-        match Running::new(assignment, make, stopwatch) {
+        if assignment.keeps_timeline {
+            self.timeline.get_or_insert_with(|| EventTimeline::new(LINES_KEPT));
+        }
+        match Running::new(assignment, make, stopwatch, self.timeline.as_ref()) {
             Ok(unit) => self.unit = Some(unit),
             Err(reason) => {
                 event::peer_refused(&self.name, &format_args!("cannot make the unit's graph: {reason}"))
             }
         }
+    }
+
+    /// Returns the last lines of a flow; none if the units keep no timeline.
+    pub fn timeline_of(&self, question: &TimelineQuestion) -> FlowTimeline {
+        FlowTimeline::of(self.timeline.as_slice(), question.flow, question.lines_max as usize)
     }
 
     /// Returns the scope of a link between two units of this dispatcher.

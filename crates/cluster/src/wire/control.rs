@@ -56,17 +56,21 @@ pub struct Assignment {
     pub copies: u8,
     /// Replicas are sent as deltas.
     pub deltas: bool,
+    /// The unit keeps its timeline for the dispatcher; false in earlier versions.
+    pub keeps_timeline: bool,
 }
 
 impl Assignment {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         put!(out, self.unit.0, self.seed, self.gap_ns);
-        out.extend_from_slice(&[self.copies, self.deltas.into()]);
+        out.extend_from_slice(&[self.copies, self.deltas.into(), self.keeps_timeline.into()]);
     }
 
     pub(super) fn read(from: &mut Reader<'_>) -> Result<Assignment, FrameError> {
         let (unit, seed, gap_ns) = (UnitId(from.u16()?), from.u64()?, from.u64()?);
-        Ok(Assignment { unit, seed, gap_ns, copies: from.u8()?, deltas: bool::read(from)? })
+        let (copies, deltas) = (from.u8()?, bool::read(from)?);
+        let keeps_timeline = if from.is_empty() { false } else { bool::read(from)? };
+        Ok(Assignment { unit, seed, gap_ns, copies, deltas, keeps_timeline })
     }
 }
 

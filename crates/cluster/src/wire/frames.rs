@@ -2,6 +2,7 @@
 
 use packet::{FlowKey, Packet};
 use protocol::message::{FlowId, FromDispatcher, FromPeer, Handover, Stamp, UnitId};
+use protocol::trace::FlowTimeline;
 use protocol::wire::{FrameError, Reader, Wire, put_sized};
 use runtime::transport::{Mail, Return, RouteStage, ToUnit};
 use zerocopy::{FromBytes, IntoBytes};
@@ -13,6 +14,7 @@ use super::packets::{ArrivedPacket, read_packet, write_packet};
 use super::policies::{PolicyFrame, read_policy_frame, read_texts, write_texts};
 use super::put;
 use super::reports::{read_orders, read_report, write_orders, write_report};
+use super::timelines::{TimelineQuestion, read_timeline, write_rows};
 use crate::policies::{Digest, NumberedDigest, PolicyTexts};
 
 /// A received frame.
@@ -43,6 +45,10 @@ pub enum ArrivedFrame<'a> {
     Figures(Box<UnitFigures>),
     /// Changed figures of a unit's functions.
     FiguresChanged(FigureChanges),
+    /// Question for the last lines of a flow's timeline.
+    TimelineAsked(TimelineQuestion),
+    /// The answer to the question of this number. The lines name no host: it is the sender.
+    Timeline(u64, FlowTimeline),
     /// Announcement of a unit's end; it hands its flows over before.
     Leave,
     /// Outcome of reading a policy.
@@ -256,6 +262,19 @@ pub fn write_figure_changes(out: &mut Vec<u8>, changes: &FigureChanges) {
     changes.write(out);
 }
 
+/// Appends a question for the last lines of a flow's timeline.
+pub fn write_timeline_asked(out: &mut Vec<u8>, question: &TimelineQuestion) {
+    out.push(kind::TIMELINE_ASKED);
+    question.write(out);
+}
+
+/// Appends the answer to the question of this number.
+pub fn write_timeline(out: &mut Vec<u8>, question: u64, timeline: &FlowTimeline) {
+    out.push(kind::TIMELINE);
+    put!(out, question);
+    write_rows(out, timeline);
+}
+
 /// Appends the announcement of a unit's end.
 pub fn write_leave(out: &mut Vec<u8>) {
     out.push(kind::LEAVE);
@@ -374,6 +393,10 @@ pub fn read_frame(
         }
         kind::FIGURES_CHANGED => {
             return FigureChanges::read(&mut from).map(ArrivedFrame::FiguresChanged);
+        }
+        kind::TIMELINE_ASKED => return TimelineQuestion::read(&mut from).map(ArrivedFrame::TimelineAsked),
+        kind::TIMELINE => {
+            return Ok(ArrivedFrame::Timeline(from.u64()?, read_timeline(&mut from)?));
         }
         kind::LEAVE => return Ok(ArrivedFrame::Leave),
         kind::POLICY => {

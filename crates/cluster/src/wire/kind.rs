@@ -119,6 +119,10 @@ frames! {
     PRESENT = 0x65 "Present policy" "dispatcher, unit" => "dispatcher";
     /// Number and digest of the policy that the sender runs.
     RUNS = 0x66 "Policy run" "dispatcher" => "dispatcher, unit";
+    /// The receiver sends the last lines of a flow's timeline.
+    TIMELINE_ASKED = 0x67 "Timeline asked" "dispatcher" => "unit";
+    /// The last lines of a flow's timeline at the sender.
+    TIMELINE = 0x68 "Timeline" "unit" => "dispatcher";
     /// The number of packets that were taken over from the receiver.
     TAKEN = 0x6c "Taken over" "dispatcher" => "dispatcher";
     /// Figures of functions that have changed.

@@ -16,7 +16,7 @@ use crate::flow_id;
 use crate::paging::{Page, limit_of};
 use crate::problem::Problem;
 use crate::resources::{FlowResource, MoveRequest, UnitName};
-use crate::timeline_resources::TimelineResource;
+use crate::timeline_resources::{TIMELINE_LINES_MAX, TimelineResource};
 
 /// Limit on the requests to the dispatcher for one page; a page may have fewer items then.
 const LOOKS_MAX: usize = 64;
@@ -124,7 +124,7 @@ pub(super) async fn move_one(
 /// Show the last events of a flow
 #[utoipa::path(
     get, path = "/v1/flows/{id}/timeline", tag = "flows", operation_id = "show_timeline",
-    description = "The events that the dispatcher's process has noted: those of the dispatcher, and of units that run there. A flow that has ended has a timeline as long as its lines are kept.",
+    description = "The events that the dispatcher and its units have noted. Units at nodes have 1 s to answer; `missing` names those that have not. A flow that has ended has a timeline as long as its lines are kept.",
     params(("id" = String, Path, description = "Its identity", example = "17.0")),
     responses(
         (status = 200, description = "The timeline", body = TimelineResource),
@@ -137,8 +137,9 @@ pub(super) async fn timeline(
 ) -> Result<Json<TimelineResource>, Problem> {
     let flow = flow_of(&id)?;
     let no_timeline = || Problem::unknown("no_timeline", "the process keeps no timeline".to_owned());
-    let timeline = runtime::timeline::kept().ok_or_else(no_timeline)?;
-    let timeline = TimelineResource::of(&timeline, flow);
+    let own = runtime::timeline::kept(flow, TIMELINE_LINES_MAX).ok_or_else(no_timeline)?;
+    let units = api.dispatcher.trace(flow, TIMELINE_LINES_MAX as u32).await;
+    let timeline = TimelineResource::of(own, units);
     if timeline.lines.is_empty() {
         find(&api, flow).await?; // A live flow has none if nothing has happened to it of late.
     }

@@ -125,9 +125,6 @@ impl Situation {
         for output in outputs {
             match output {
                 DispatcherOutput::Start(unit) => self.input(model, Input::Started(unit)),
-                DispatcherOutput::Stop(_)
-                | DispatcherOutput::GroupSettled(_)
-                | DispatcherOutput::Replicated(_) => {}
                 DispatcherOutput::Send {
                     message: FromDispatcher::Release { .. } | FromDispatcher::Adopt { .. },
                     ..
@@ -136,6 +133,7 @@ impl Situation {
                     let message = model.planted.change_message(message);
                     self.world.post(None, to, Item::Message(UnitMessage::FromDispatcher(message)));
                 }
+                _ => {} // Others are for operators and meters.
             }
         }
         if let Some((unit, stamp)) = dispatched {

@@ -70,6 +70,7 @@ pub struct MessageField {
 /// | `from`, `to` | sender and receiver |
 /// | `lane: Ordered`, `lane: Free` | order relative to packets |
 /// | `lane: Ordered if field` | the former if the field is true |
+/// | `exchange: field` | part of the exchange that begins the epoch in this field, if any |
 /// | `answer` | the message that answers it |
 /// | `timers` | timers that wait for the answer, or repeat the message |
 /// | `repeated_by`, `if_lost` | cause of a repetition, consequence of a loss |
@@ -88,6 +89,7 @@ macro_rules! messages {
                     from: $from:literal,
                     to: $to:literal,
                     lane: $lane:ident $(if $mark:ident)?,
+                    $(exchange: $exchange:ident,)?
                     answer: $answer:literal,
                     timers: [$($timer:expr),*],
                     repeated_by: $repeated_by:literal,
@@ -145,6 +147,15 @@ macro_rules! messages {
                 match self {
                     $($group::$message $({ $($field),+ })? => {
                         $crate::message::declare::first!($($($field),+)?)
+                    })+
+                }
+            }
+
+            /// Returns the epoch that the exchange of the message begins; `None` without one.
+            pub fn epoch_of_exchange(&self) -> Option<$crate::message::Epoch> {
+                match self {
+                    $($group::$message { $($exchange,)? .. } => {
+                        $crate::message::declare::first!($($exchange)?)
                     })+
                 }
             }
@@ -250,7 +261,7 @@ macro_rules! read {
     };
 }
 
-/// The flow of a message: its first field.
+/// The first of these fields.
 macro_rules! first {
     () => {
         None

@@ -26,6 +26,7 @@ messages! {
             from: "new owner",
             to: "previous owner",
             lane: Ordered if again,
+            exchange: epoch,
             answer: "`State` or `Changes`; `End` if there is no state",
             timers: [UnitTimer::Pull],
             repeated_by: "the timer, with `again`",
@@ -44,6 +45,7 @@ messages! {
             from: "previous owner",
             to: "new owner",
             lane: Free,
+            exchange: epoch,
             answer: "`StateAck` or `Refuse`",
             timers: [UnitTimer::Offer, UnitTimer::State],
             repeated_by: "the timer, and a further `Pull`",
@@ -64,6 +66,7 @@ messages! {
             from: "previous owner",
             to: "new owner",
             lane: Free,
+            exchange: epoch,
             answer: "`StateAck` or `Refuse`; `Pull` if the replica is gone",
             timers: [UnitTimer::State],
             repeated_by: "nothing: `State` follows in its place",
@@ -79,6 +82,7 @@ messages! {
             from: "new owner",
             to: "previous owner",
             lane: Free,
+            exchange: epoch,
             answer: "none",
             timers: [],
             repeated_by: "each repeated `State`",
@@ -184,6 +188,7 @@ messages! {
             from: "previous owner, or the transport for a lost one",
             to: "new owner",
             lane: Free,
+            exchange: epoch,
             answer: "`Lost` to the dispatcher",
             timers: [],
             repeated_by: "each repeated `Pull`",
@@ -204,6 +209,7 @@ messages! {
             from: "new owner",
             to: "previous owner",
             lane: Free,
+            exchange: epoch,
             answer: "none",
             timers: [],
             repeated_by: "each repeated `State`",
@@ -235,23 +241,6 @@ impl FromPeer {
             }
             FromPeer::Seek { flow, epoch, .. } => Some((from, FromPeer::found(flow, epoch, None))),
             _ => None,
-        }
-    }
-
-    /// Returns the epoch of a pull or a state, and of their answers; `None` for other messages.
-    pub fn epoch_of_exchange(&self) -> Option<Epoch> {
-        match *self {
-            FromPeer::Pull { epoch, .. }
-            | FromPeer::State { epoch, .. }
-            | FromPeer::Changes { epoch, .. }
-            | FromPeer::StateAck { epoch, .. }
-            | FromPeer::End { epoch, .. }
-            | FromPeer::Refuse { epoch, .. } => Some(epoch),
-            FromPeer::Replicate { .. }
-            | FromPeer::Delta { .. }
-            | FromPeer::NeedFull { .. }
-            | FromPeer::Seek { .. }
-            | FromPeer::Found { .. } => None,
         }
     }
 }

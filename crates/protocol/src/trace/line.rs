@@ -48,12 +48,10 @@ pub struct TimelineLine {
     pub event: TimelineEvent,
 }
 
-impl TimelineLine {
-    /// Returns the time as text, in seconds.
-    pub fn time(&self) -> String {
-        const SECOND_NS: u64 = 1_000_000_000;
-        format!("{}.{:09}", self.at_ns / SECOND_NS, self.at_ns % SECOND_NS)
-    }
+/// Returns a time as text, in seconds.
+pub(super) fn shown_time(at_ns: u64) -> String {
+    const SECOND_NS: u64 = 1_000_000_000;
+    format!("{}.{:09}", at_ns / SECOND_NS, at_ns % SECOND_NS)
 }
 
 /// Returns the heading of the columns.
@@ -78,7 +76,7 @@ impl fmt::Display for TimelineLine {
         let [pending, in_flight] =
             [self.pending, self.in_flight].map(|count| count.map_or_else(absent, |count| count.to_string()));
         f.write_str(&row([
-            &self.time(),
+            &shown_time(self.at_ns),
             &self.host,
             &self.role.to_string(),
             &flow,

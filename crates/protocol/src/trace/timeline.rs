@@ -2,19 +2,23 @@
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::message::{FlowId, FromUnit, UnitId, UnitMessage};
+use crate::message::{FromUnit, UnitId, UnitMessage};
 
 use super::event::TimelineEvent;
 use super::line::{Machine, TimelineLine, heading};
 use super::place::FlowPlace;
 use super::summary::{MessagePeer, MessageSummary};
 
-/// The last events of one or more machines.
+/// The last events of one or more machines. Machines of one thread share one, so that its lock is
+/// free unless somebody reads the lines.
 #[derive(Debug)]
 pub struct EventTimeline {
     ring: Mutex<Ring>,
+    /// The number of the next line, in all timelines that share it.
+    next: Arc<AtomicU64>,
 }
 
 #[derive(Debug)]
@@ -32,14 +36,16 @@ struct Ring {
 
 /// A line, with the number of its host.
 #[derive(Clone, Copy, Debug)]
-struct Entry {
-    at_ns: u64,
+pub(super) struct Entry {
+    /// Its place among the lines of all timelines of the process.
+    pub(super) number: u64,
+    pub(super) at_ns: u64,
     host: u16,
-    role: Machine,
-    place: FlowPlace,
-    pending: Option<usize>,
+    pub(super) role: Machine,
+    pub(super) place: FlowPlace,
+    pub(super) pending: Option<usize>,
     in_flight: Option<usize>,
-    event: TimelineEvent,
+    pub(super) event: TimelineEvent,
 }
 
 /// The kinds of events that a machine notes.
@@ -54,6 +60,12 @@ pub enum TraceDetail {
 impl EventTimeline {
     /// Creates a timeline that keeps this many lines, the last ones.
     pub fn new(lines_max: usize) -> Arc<EventTimeline> {
+        EventTimeline::numbered(lines_max, Arc::default())
+    }
+
+    /// As [`new`](EventTimeline::new); `next` numbers the lines of all timelines with it in one
+    /// order.
+    pub fn numbered(lines_max: usize, next: Arc<AtomicU64>) -> Arc<EventTimeline> {
         let ring = Ring {
             entries: VecDeque::new(),
             lines_max: lines_max.max(1),
@@ -62,7 +74,7 @@ impl EventTimeline {
             now_ns: None,
             in_flight: None,
         };
-        Arc::new(EventTimeline { ring: Mutex::new(ring) })
+        Arc::new(EventTimeline { ring: Mutex::new(ring), next })
     }
 
     /// Returns the trace of a machine at a host.
@@ -93,13 +105,11 @@ impl EventTimeline {
         ring.entries.iter().map(|entry| ring.line(entry)).collect()
     }
 
-    /// Returns the last lines of a flow, and of units since the first of the flow's, up to `max`.
-    pub fn lines_of(&self, flow: FlowId, max: usize) -> Vec<TimelineLine> {
+    /// Returns lines that are selected, with their hosts, the oldest first.
+    pub(super) fn select(&self, is_selected: impl Fn(&Entry) -> bool) -> Vec<(Entry, String)> {
         let ring = self.ring();
-        let is_own = |entry: &&Entry| entry.place.flow == Some(flow);
-        let since = ring.entries.iter().skip_while(|entry| !is_own(entry));
-        let lines: Vec<_> = since.filter(|entry| entry.place.flow.is_none() || is_own(entry)).collect();
-        lines[lines.len().saturating_sub(max)..].iter().map(|entry| ring.line(entry)).collect()
+        let selected = ring.entries.iter().filter(|entry| is_selected(entry));
+        selected.map(|entry| (*entry, ring.hosts[usize::from(entry.host)].clone())).collect()
     }
 
     /// Returns the number of lines that later ones have replaced.
@@ -216,13 +226,15 @@ impl EventSink {
 impl Destination {
     #[cold]
     fn note(&self, at_ns: u64, place: FlowPlace, pending: Option<usize>, event: TimelineEvent) {
+        let number = self.timeline.next.fetch_add(1, Ordering::Relaxed);
         let mut ring = self.timeline.ring();
         let (at_ns, in_flight) = (ring.now_ns.unwrap_or(at_ns), ring.in_flight);
         if ring.entries.len() >= ring.lines_max {
             ring.entries.pop_front();
             ring.overwritten += 1;
         }
-        let entry = Entry { at_ns, host: self.host, role: self.role, place, pending, in_flight, event };
+        let Destination { host, role, .. } = *self;
+        let entry = Entry { number, at_ns, host, role, place, pending, in_flight, event };
         ring.entries.push_back(entry);
     }
 }
