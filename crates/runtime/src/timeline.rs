@@ -61,7 +61,7 @@ impl Recorder {
 }
 
 /// Returns the trace of a machine that is created now.
-pub(crate) fn trace(role: Machine) -> EventSink {
+pub fn trace(role: Machine) -> EventSink {
     RECORDER.with_borrow(|recorder| {
         let recorder = recorder.as_ref().or_else(|| KEPT.get());
         recorder.map(|recorder| recorder.trace(role)).unwrap_or_default()
