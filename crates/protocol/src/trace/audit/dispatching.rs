@@ -203,7 +203,7 @@ impl Audit {
                         "process {incarnation} is {unit}, and the flows of process {before} count as its own"
                     ),
                 )
-                .map_err(|violation| self.with_flows_of(unit, violation)),
+                .map_err(|violation| self.with_flows_of(unit, *violation)),
         }
     }
 
@@ -218,15 +218,15 @@ impl Audit {
                     format!("the dispatcher awaits nothing of {unit}, which is lost"),
                     format!("it awaits {packets} packets"),
                 )
-                .map_err(|violation| self.with_flows_of(unit, violation)),
+                .map_err(|violation| self.with_flows_of(unit, *violation)),
             _ => Ok(()),
         }
     }
 
     /// Returns the violation with some live flows of a unit.
-    fn with_flows_of(&self, unit: UnitId, violation: Box<RuleViolation>) -> Box<RuleViolation> {
+    fn with_flows_of(&self, unit: UnitId, violation: RuleViolation) -> Box<RuleViolation> {
         let owned = self.flows.iter().filter(|(_, flow)| !flow.is_over && flow.present().1 == unit);
         let flows = owned.map(|(id, _)| *id).take(FLOWS_SHOWN).collect();
-        Box::new(RuleViolation { flows, ..*violation })
+        Box::new(RuleViolation { flows, ..violation })
     }
 }
