@@ -28,6 +28,7 @@ use std::time::Duration;
 use graph::Graph;
 use packet::{FlowKey, Packet};
 use protocol::message::UnitId;
+use protocol::trace::{EventSink, FlowPlace, Machine, TimelineEvent};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::{Figures, LinksReport};
 use runtime::transport::{LocalGraph, ToUnit, UnitChange};
@@ -113,6 +114,9 @@ pub struct RemoteUnits<N> {
     rollout: Option<Rollout>,
     failed_orders: VecDeque<FailedOrder>,
     inquiries: Inquiries,
+    trace: EventSink,
+    /// Units and packets for which the dispatcher waits, as last noted.
+    awaited: Vec<(UnitId, u64)>,
     /// Graphs of former policies, for their counters.
     former_graphs: Vec<Box<Graph>>,
     /// Units that wait for a node.
@@ -206,6 +210,8 @@ pub(crate) fn runner_over<N: Network>(
         failed_orders: VecDeque::new(),
         inquiries: Inquiries::default(),
         former_graphs: Vec::new(),
+        trace: timeline::trace(Machine::Dispatcher),
+        awaited: Vec::new(),
         wanted: (0..config.units_min).map(UnitId).collect(),
         streams: Streams::default(),
         start: Start::new(config.units_min),
@@ -524,6 +530,8 @@ impl<N: Network> RemoteUnits<N> {
     fn assign(&mut self, unit: UnitId) -> bool {
         let Some((node, peer)) = self.nodes.assign(unit, &self.desk.present.id.digest) else { return false };
         self.units.add(unit, node, peer);
+        let incarnation = self.peers.incarnation(peer);
+        self.note(TimelineEvent::UnitAssigned { unit, incarnation });
         let assignment = Assignment {
             unit,
             seed: self.seed,
@@ -539,6 +547,25 @@ impl<N: Network> RemoteUnits<N> {
         }
         self.broadcast_addresses();
         true
+    }
+
+    /// Notes in the timeline the packets in flight for which the dispatcher waits, if they are
+    /// others than before.
+    fn note_awaited(&mut self) {
+        if !self.trace.has_packets() {
+            return;
+        }
+        let awaited: Vec<(UnitId, u64)> = self.units.awaited().collect();
+        if awaited != self.awaited {
+            for &(unit, packets) in &awaited {
+                self.note(TimelineEvent::Awaited { packets, unit });
+            }
+            self.awaited = awaited;
+        }
+    }
+
+    fn note(&self, event: TimelineEvent) {
+        self.trace.note(self.now_ns, FlowPlace::NONE, None, event);
     }
 
     /// Sends all units the addresses of the others. A unit learns of another one before it can

@@ -64,13 +64,13 @@ where
 {
     let mut found = checker.discoveries();
     let model = checker.model();
-    for Property { expectation, name: property, .. } in model.properties() {
+    for Property { expectation, name: property, condition } in model.properties() {
         let path = found.remove(property).map(|path| path.into_actions());
         match expectation {
             Expectation::Sometimes => assert!(path.is_some(), "{name}: no state has: {property}"),
             _ => {
                 if let Some(path) = &path {
-                    replay(model, path);
+                    replay(model, path, condition);
                 }
                 assert!(path.is_none(), "{name}: violated: {property}, after {path:?}");
             }
@@ -91,8 +91,8 @@ pub fn is_replaying() -> bool {
     IS_REPLAYING.get()
 }
 
-/// Takes these actions again, for the timeline.
-fn replay<M: Model>(model: &M, path: &[M::Action])
+/// Takes these actions again, and asks for the property after the last one, for the timeline.
+fn replay<M: Model>(model: &M, path: &[M::Action], property: fn(&M, &M::State) -> bool)
 where
     M::Action: Clone,
 {
@@ -100,6 +100,9 @@ where
     let mut state = model.init_states().into_iter().next();
     for action in path {
         state = state.and_then(|state| model.next_state(&state, action.clone()));
+    }
+    if let Some(state) = state {
+        property(model, &state);
     }
     IS_REPLAYING.set(false);
 }

@@ -14,6 +14,8 @@ use models::{explore, find_violation, is_deep};
 use packet::FlowKey;
 use protocol::dispatcher::{Dispatcher, DispatcherOutput};
 use protocol::message::{Epoch, FlowId, FromUnit, UnitId};
+use protocol::trace::failure::{last_timeline, simulated_timeline};
+use protocol::trace::{Machine, TraceDetail};
 use stateright::{Model, Property};
 
 use support::{NOW_NS, dispatch, dispatcher, hash, key};
@@ -108,6 +110,9 @@ impl Aliases {
     /// Gives the dispatcher an input. Returns what it does with a packet.
     fn input(&self, state: &mut AliasState, input: Input) -> Option<(UnitId, FlowId)> {
         let mut dispatcher = self.dispatcher(&state.inputs);
+        if let Some(timeline) = last_timeline().filter(|_| models::is_replaying()) {
+            dispatcher.set_trace(timeline.trace("model", Machine::Dispatcher, TraceDetail::Packets));
+        }
         state.inputs.push(input);
         feed(&mut dispatcher, input)
     }
@@ -183,6 +188,7 @@ fn feed(dispatcher: &mut Dispatcher, input: Input) -> Option<(UnitId, FlowId)> {
         Input::Answer(alias) => packet(&key(alias)),
         Input::Done(flow, alias) => {
             let alias = key(alias);
+            dispatcher.aliases().note_report(flow, &alias);
             dispatcher.aliases().take(flow, &alias, hash(&alias), outputs);
             None
         }
@@ -198,6 +204,9 @@ impl Model for Aliases {
     type Action = Action;
 
     fn init_states(&self) -> Vec<AliasState> {
+        if models::is_replaying() {
+            simulated_timeline();
+        }
         vec![AliasState::default()]
     }
 

@@ -15,7 +15,9 @@
 //! the dispatcher, and a comparison at the unit: with [`TraceDetail::Packets`], the dispatcher
 //! takes its slower way for each packet, on which it notes them.
 
+pub mod audit;
 mod event;
+mod excerpt;
 pub mod failure;
 mod flow_timeline;
 mod line;
@@ -24,6 +26,7 @@ mod summary;
 mod timeline;
 
 pub use event::{EVENTS, TimelineEvent, TimelineEventInfo, events_table};
+pub use excerpt::excerpt;
 pub use flow_timeline::{FlowTimeline, TimelineRow};
 pub use line::{Machine, TimelineLine, heading};
 pub use place::FlowPlace;

@@ -88,7 +88,7 @@ impl Kept {
 }
 
 /// Returns the trace of a machine that this thread creates now, and will drive.
-pub(crate) fn trace(role: Machine) -> EventSink {
+pub fn trace(role: Machine) -> EventSink {
     RECORDER.with_borrow(|recorder| match (recorder, KEPT.get()) {
         (Some(Recorder { timeline, host, detail }), _) => timeline.trace(host, role, *detail),
         (None, Some(kept)) => kept.of_thread().trace(&kept.host, role, TraceDetail::Transitions),

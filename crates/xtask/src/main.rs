@@ -3,7 +3,7 @@
 //! `cargo run -p xtask -- requirements [--json] [--missing] [--check]` shows the judgement of each
 //! requirement in `docs/requirements.tsv`, and checks it (design.md 5.7).
 //!
-//! `cargo run -p xtask -- planted-bugs [NAME...] [--seeds N]` plants the bugs of
+//! `cargo run -p xtask -- planted-bugs [NAME...] [--seeds N] [--suite S]` plants the bugs of
 //! `crates/xtask/planted` one by one in a copy of the workspace, and shows which tests find them.
 
 mod planted;
@@ -17,9 +17,10 @@ const USAGE: &str = "usage: cargo run -p xtask -- requirements [--json] [--missi
   --missing  only requirements that are met in part or not at all
   --check    fail if the list, its tests, the citations or the totals are wrong
 
-       cargo run -p xtask -- planted-bugs [NAME...] [--seeds N]
+       cargo run -p xtask -- planted-bugs [NAME...] [--seeds N] [--suite S]
   NAME       only these bugs: names of files in crates/xtask/planted
-  --seeds N  try up to N seeds";
+  --seeds N  try up to N seeds
+  --suite S  only this suite: cluster, protocol or models";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

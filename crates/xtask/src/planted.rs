@@ -27,6 +27,8 @@ pub struct Options {
     /// Names; all bugs if there are none.
     names: Vec<String>,
     seeds: u64,
+    /// Only this suite.
+    suite: Option<Suite>,
 }
 
 impl Options {
@@ -35,13 +37,17 @@ impl Options {
     /// # Errors
     /// The fault, for the operator.
     pub fn parse(arguments: &[String]) -> Result<Options, String> {
-        let mut options = Options { names: Vec::new(), seeds: SEEDS };
+        let mut options = Options { names: Vec::new(), seeds: SEEDS, suite: None };
         let mut rest = arguments.iter();
         while let Some(argument) = rest.next() {
             match argument.as_str() {
                 "--seeds" => {
                     let seeds = rest.next().and_then(|number| number.parse().ok());
                     options.seeds = seeds.ok_or("--seeds needs a number")?;
+                }
+                "--suite" => {
+                    let suite = rest.next().and_then(|name| Suite::of_name(name));
+                    options.suite = Some(suite.ok_or("--suite needs cluster, protocol or models")?);
                 }
                 flag if flag.starts_with('-') => return Err(format!("unknown option `{flag}`")),
                 name => options.names.push(name.to_owned()),
@@ -52,7 +58,8 @@ impl Options {
 }
 
 /// Plants the bugs one by one, and prints a table of what found them. Returns false if a suite did
-/// not find a bug that its patch promises, or its timeline does not show the bug's event.
+/// not find a bug that its patch promises, or its failure does not name the broken rule and mark
+/// the bug's event. The failures are saved in `target/planted/failures`.
 ///
 /// # Errors
 /// If no bug has a given name, a patch does not apply, the copy cannot be built, or its tests fail
@@ -63,6 +70,10 @@ pub fn run(root: &Path, options: &Options) -> io::Result<bool> {
         return Err(io::Error::other(format!("no planted bug has the name `{name}`")));
     }
     bugs.retain(|bug| options.names.is_empty() || options.names.contains(&bug.name));
+    if let Some(only) = options.suite {
+        bugs.iter_mut().for_each(|bug| bug.found_by.retain(|suite| *suite == only));
+        bugs.retain(|bug| !bug.found_by.is_empty());
+    }
     let scratch = Scratch::of(root)?;
     let progress = Progress { of: bugs.len(), began: Instant::now() };
     for suite in Suite::ALL.into_iter().filter(|suite| bugs.iter().any(|bug| bug.found_by.contains(suite))) {
@@ -73,7 +84,7 @@ pub fn run(root: &Path, options: &Options) -> io::Result<bool> {
         }
     }
     let events = timeline::expected(&root.join("crates/xtask/planted"))?;
-    println!("| bug | rule | suite | found by | violation | event |\n|---|---|---|---|---|---|");
+    println!("| bug | rule | suite | found by | violation | event | lines |\n|---|---|---|---|---|---|---|");
     let mut is_all = true;
     for (number, bug) in (1..).zip(&bugs) {
         scratch.plant(&bug.path)?;
@@ -81,8 +92,12 @@ pub fn run(root: &Path, options: &Options) -> io::Result<bool> {
             progress.report(number, &format!("{}: {}", bug.name, suite.name()));
             let finding = suite.run(&scratch, options.seeds)?;
             let event = events.iter().find(|event| event.bug == bug.name);
-            let is_shown = finding.as_ref().zip(event).is_some_and(|(finding, event)| finding.shows(event));
+            let is_shown = |finding: &Finding| event.is_some_and(|event| finding.shows(&bug.rule, event));
+            let is_shown = finding.as_ref().is_some_and(is_shown);
             is_all &= is_shown;
+            if let Some(finding) = &finding {
+                scratch.save(&format!("{}-{}.txt", bug.name, suite.name()), &finding.output)?;
+            }
             println!("{}", row(bug, suite, finding.as_ref(), event.filter(|_| is_shown)));
         }
         scratch.restore()?;
@@ -110,7 +125,8 @@ fn row(bug: &PlantedBug, suite: Suite, finding: Option<&Finding>, shown: Option<
         None => ("not found", ""),
     };
     let event = shown.map_or("not shown", |shown| &shown.event);
-    format!("| {} | {} | {} | {at} | {violation} | {event} |", bug.title, bug.rule, suite.name())
+    let lines = finding.map_or(0, Finding::lines);
+    format!("| {} | {} | {} | {at} | {violation} | {event} | {lines} |", bug.title, bug.rule, suite.name())
 }
 
 /// Returns all planted bugs, by name.

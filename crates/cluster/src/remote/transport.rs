@@ -224,6 +224,7 @@ impl<N: Network> Barrier for RemoteUnits<N> {
     fn wait(&mut self) {
         self.peers.transmit();
         if self.units.is_idle() {
+            self.note_awaited();
             self.peers.wait(WAIT);
         }
         self.work();

@@ -207,7 +207,14 @@ impl UnitTable {
 
     /// Returns the number of packets in flight.
     pub fn in_flight(&self) -> u64 {
-        self.iter().filter(|unit| unit.is_alive).map(RemoteUnit::in_flight).sum()
+        self.awaited().map(|(_, packets)| packets).sum()
+    }
+
+    /// Returns the units with packets in flight, and the numbers of these.
+    pub fn awaited(&self) -> impl Iterator<Item = (UnitId, u64)> + '_ {
+        let units = (0..).map(UnitId).zip(&self.units).filter_map(|(id, unit)| Some((id, unit.as_ref()?)));
+        let in_flight = units.filter(|(_, unit)| unit.is_alive).map(|(id, unit)| (id, unit.in_flight()));
+        in_flight.filter(|(_, packets)| *packets > 0)
     }
 
     /// Returns true if a unit is suspect.

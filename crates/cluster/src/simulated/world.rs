@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use protocol::trace::EventTimeline;
+use protocol::trace::audit::DISPATCHER_RESTARTS;
 use protocol::trace::failure::simulated_timeline;
 
 use super::faults::{MessageFault, MessageFaultKind, NodeFault, NodeFaultKind, SimulatedFaults};
@@ -417,6 +418,7 @@ impl World {
     pub fn restart_dispatcher(&self) {
         let mut nodes = self.nodes.borrow_mut();
         let node = &mut nodes[self.dispatcher().0];
+        self.note_fault(node, DISPATCHER_RESTARTS);
         node.end();
         node.is_up = true;
         node.incarnation += 1;

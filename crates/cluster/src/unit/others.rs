@@ -231,7 +231,7 @@ impl Others {
                 None => self.priors.push((from, through)),
             }
         }
-        let is_question = matches!(message, FromPeer::Pull { .. });
+        let is_question = matches!(message, FromPeer::Pull { .. } | FromPeer::Seek { .. });
         if let Some(epoch) = message.epoch_of_exchange().filter(|_| !is_question) {
             self.awaited.remove(&(from, message.flow(), epoch));
         }

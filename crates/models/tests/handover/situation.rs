@@ -6,6 +6,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use packet::FlowKey;
 use protocol::dispatcher::{Dispatcher, DispatcherOutput, FlowStatus};
 use protocol::message::{FromDispatcher, FromUnit, Stamp, UnitId, UnitMessage};
+use protocol::trace::{EventSink, MessagePeer, MessageSummary, TimelineEvent};
 use protocol::unit;
 
 use crate::common::world::{Item, World};
@@ -40,6 +41,8 @@ pub enum Input {
 #[derive(Clone, Debug)]
 pub struct Situation {
     pub world: World,
+    /// The dispatcher's.
+    trace: EventSink,
     /// Units with an unnoticed crash.
     pub crashed: Vec<UnitId>,
     inputs: Vec<Input>,
@@ -62,8 +65,9 @@ impl Situation {
             retransmit_ns: if has_retransmissions { AGAIN_NS } else { u64::MAX },
             ..unit::Config::new(id)
         });
-        let world = if models::is_replaying() { world } else { world.without_timeline() };
+        let mut world = if models::is_replaying() { world } else { world.without_timeline() };
         Situation {
+            trace: std::mem::take(&mut world.dispatcher),
             world,
             crashed: Vec::new(),
             inputs: Vec::new(),
@@ -121,7 +125,7 @@ impl Situation {
         let mut hasher = DefaultHasher::new();
         (self.history, format!("{:?}", self.inputs.last())).hash(&mut hasher);
         self.history = hasher.finish();
-        let (outputs, dispatched) = replay(model, &self.inputs);
+        let (outputs, dispatched) = replay(model, &self.inputs, &self.trace);
         for output in outputs {
             match output {
                 DispatcherOutput::Start(unit) => self.input(model, Input::Started(unit)),
@@ -131,6 +135,9 @@ impl Situation {
                 } if model.planted == PlantedFault::MoveLost => {}
                 DispatcherOutput::Send { to, message } => {
                     let message = model.planted.change_message(message);
+                    let summary = MessageSummary::from(&message);
+                    let sent = TimelineEvent::Sent { message: summary, to: MessagePeer::Unit(to) };
+                    self.trace.note(NOW_NS, summary.place(), None, sent);
                     self.world.post(None, to, Item::Message(UnitMessage::FromDispatcher(message)));
                 }
                 _ => {} // Others are for operators and meters.
@@ -181,10 +188,17 @@ const REORDER_NS: u64 = 100;
 pub const AGAIN_NS: u64 = 1_000;
 
 /// Returns what the last of these inputs brings about.
-fn replay(model: &Handover, inputs: &[Input]) -> (Vec<DispatcherOutput>, Option<(UnitId, Stamp)>) {
+fn replay(
+    model: &Handover,
+    inputs: &[Input],
+    trace: &EventSink,
+) -> (Vec<DispatcherOutput>, Option<(UnitId, Stamp)>) {
     let mut dispatcher = dispatcher(model.units);
     let (mut outputs, mut dispatched) = (Vec::new(), None);
-    for input in inputs {
+    for (number, input) in (1..).zip(inputs) {
+        if number == inputs.len() {
+            dispatcher.set_trace(trace.clone());
+        }
         outputs.clear();
         dispatched = feed(&mut dispatcher, input, &mut outputs);
     }

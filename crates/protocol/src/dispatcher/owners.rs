@@ -161,7 +161,10 @@ impl Owners {
         }
         self.counts[owner.index()] += 1;
         let place = FlowPlace::of(self.flows.id(index));
-        self.trace.note(now_ns, place, None, TimelineEvent::FlowBegan { unit: owner });
+        self.trace.note(now_ns, place, None, TimelineEvent::FlowBegan { unit: owner, key: *arrival.key });
+        if let Some(group) = self.group_of(index) {
+            self.trace.note(now_ns, place, None, TimelineEvent::GroupJoined { group: group.0 });
+        }
         Some(index)
     }
 

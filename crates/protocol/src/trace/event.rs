@@ -2,7 +2,9 @@
 
 use std::fmt::{self, Write};
 
-use crate::message::{FlowId, RefuseReason, UnitId};
+use packet::FlowKey;
+
+use crate::message::{FlowId, RefuseReason, UnitId, Version};
 use crate::timer::UnitTimer;
 
 use super::summary::{MessagePeer, MessageSummary};
@@ -75,7 +77,9 @@ fn write_fields(f: &mut fmt::Formatter<'_>, fields: &[(&str, &dyn fmt::Display)]
 
 events! {
     /// The first packet of a flow: the dispatcher chose its unit.
-    FlowBegan "flow-began" (unit "at": UnitId);
+    FlowBegan "flow-began" (unit "at": UnitId, key "": FlowKey);
+    /// The flow that began is in an affinity group.
+    GroupJoined "group-joined" (group "group": u16);
     /// The dispatcher numbered a packet and sent it to a unit.
     Dispatched "dispatched" (unit "to": UnitId);
     /// The flow has another owner from this epoch on; `seq` is the last packet of the owner before.
@@ -86,14 +90,21 @@ events! {
     GroupMoved "group-moved" (group "group": u16, to "to": UnitId);
     /// All flows of an affinity group are at their unit.
     GroupSettled "group-settled" (group "group": u16);
+    /// A unit reports that packets of the flow leave with another key. They leave after this
+    /// report, and the dispatcher must know the key before.
+    AliasReported "alias-reported" (alias "": FlowKey);
     /// The dispatcher knows another key of the flow.
-    AliasSet "alias-set" ();
+    AliasSet "alias-set" (alias "": FlowKey);
     /// The dispatcher forgot the other key of the flow.
     AliasFreed "alias-freed" ();
     /// Another flow has the key that the flow was to have as well.
     AliasRefused "alias-refused" (by "by": FlowId);
     /// A unit starts, is active, drains, is off, or is lost.
     UnitChanged "unit-changed" (unit "": UnitId, state "is": &'static str);
+    /// A process of a host is the unit from now on; it has no flows.
+    UnitAssigned "unit-assigned" (unit "": UnitId, incarnation "process": u64);
+    /// At the end of a run, or before all flows end, the dispatcher waits for packets of a unit.
+    Awaited "awaited" (packets "packets": u64, unit "of": UnitId);
     /// A unit is silent: it may be lost.
     UnitSuspect "unit-suspect" (unit "": UnitId);
     /// A suspect unit answers again.
@@ -130,6 +141,9 @@ events! {
     StateReturned "state-returned" (from "from": UnitId);
     /// A replica was stored; it covers the packets up to `seq`.
     ReplicaStored "replica-stored" ();
+    /// Changes were applied to the replica that is here, which made the state or replica with this
+    /// `seq`.
+    ChangesApplied "changes-applied" (base "to replica": Version);
     /// A replica was not stored, or changes lack their base.
     ReplicaRefused "replica-refused" ();
     /// The unit remembers that the flow left to another one: it relays late packets there.
@@ -148,6 +162,13 @@ events! {
     PacketLost "packet-lost" (to "to": MessagePeer);
     /// In a simulation: a fault happens to the host.
     Fault "fault" (kind "": &'static str);
+}
+
+/// Writes epoch and seq.
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.epoch, self.seq)
+    }
 }
 
 impl fmt::Display for UnitTimer {

@@ -1,15 +1,27 @@
-//! The report of a simulation that fails: the faults that it needs, and the last lines of its
-//! timeline, before the failure's message.
+//! The report of a simulation that fails: the faults that it needs, the rule that the first wrong
+//! line of its timeline breaks, and the lines of the flow that it is about, before the failure's
+//! message.
 
 use std::cell::{Cell, RefCell};
-use std::fmt::Debug;
+use std::collections::BTreeSet;
+use std::fmt::{Debug, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 
+use crate::message::FlowId;
+
+use super::audit::{endless_wait, first_violation, unfinished};
+use super::excerpt::excerpt;
 use super::timeline::EventTimeline;
 
 /// Lines of a simulation's timeline that a failure shows.
 pub const LINES_SHOWN: usize = 200;
+
+/// Lines of a simulation's timeline that are kept. A longer one has no audit.
+const LINES_KEPT: usize = 1 << 19;
+
+/// Flows of which a failure shows the lines, if no line breaks a rule.
+const FLOWS_SHOWN: usize = 2;
 
 /// Limit on the runs by which a fault plan is made smaller.
 pub const SHRINK_RUNS_MAX: u32 = 32;
@@ -21,8 +33,8 @@ thread_local! {
     static TRIES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Creates the timeline of a simulation of this thread. A later panic of the thread prints it
-/// before its message, unless the next simulation has begun.
+/// Creates the timeline of a simulation of this thread. A later panic of the thread prints its
+/// [report](report) before its message, unless the next simulation has begun.
 pub fn simulated_timeline() -> Arc<EventTimeline> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
@@ -34,7 +46,7 @@ pub fn simulated_timeline() -> Arc<EventTimeline> {
             }
         }));
     });
-    let timeline = EventTimeline::new(LINES_SHOWN);
+    let timeline = EventTimeline::new(LINES_KEPT);
     SIMULATED.set(Some(Arc::clone(&timeline)));
     timeline
 }
@@ -44,12 +56,56 @@ pub fn last_timeline() -> Option<Arc<EventTimeline>> {
     SIMULATED.with_borrow(Clone::clone)
 }
 
-/// Prints the timeline of the thread's last simulation, once.
+/// Prints the report of the thread's last simulation, once.
 fn show() {
     // A thread that ends has none any more.
     let timeline = SIMULATED.try_with(|timeline| timeline.try_borrow_mut().ok()?.take());
     if let Ok(Some(timeline)) = timeline {
-        eprint!("{timeline}");
+        eprint!("{}", report(&timeline));
+    }
+}
+
+/// Returns the report of a simulation that fails: the first violation of a rule, and the lines up
+/// to it of the flow that it is about. If no line breaks a rule, the lines of flows with packets
+/// that have not come to an end; else the last lines.
+pub fn report(timeline: &EventTimeline) -> String {
+    let (lines, overwritten) = (timeline.lines(), timeline.overwritten());
+    let mut text = String::new();
+    // Writing to a string cannot fail.
+    if overwritten > 0 {
+        let _ = writeln!(text, "{overwritten} earlier lines were not kept.");
+        return text + &excerpt(&lines, &BTreeSet::new(), None, LINES_SHOWN);
+    }
+    if let Some(violation) = first_violation(&lines).or_else(|| endless_wait(&lines)) {
+        let _ = writeln!(text, "{violation}");
+        let shown = &lines[..=violation.until];
+        return text + &excerpt(shown, &violation.flows, Some(violation.line), LINES_SHOWN);
+    }
+    let open = unfinished(&lines);
+    if !open.is_empty() {
+        let names: Vec<String> = open.iter().take(FLOWS_SHOWN).map(FlowId::to_string).collect();
+        let _ = writeln!(
+            text,
+            "no line breaks a rule; {} flows have packets that are neither processed nor \
+                                dropped nor given up, among them {}",
+            open.len(),
+            names.join(", ")
+        );
+    }
+    let flows = open.into_iter().take(FLOWS_SHOWN).collect();
+    text + &excerpt(&lines, &flows, None, LINES_SHOWN)
+}
+
+/// Checks that no line of the thread's last simulation breaks a rule, if all its lines were kept.
+///
+/// # Panics
+///
+/// If one does.
+#[allow(clippy::panic, reason = "a check fails by panicking")]
+pub fn check_timeline() {
+    let Some(timeline) = last_timeline().filter(|timeline| timeline.overwritten() == 0) else { return };
+    if let Some(violation) = first_violation(&timeline.lines()) {
+        panic!("{violation}");
     }
 }
 
@@ -88,8 +144,8 @@ pub fn shrink<F: Faults>(faults: &F, fails: impl Fn(&F) -> bool) -> (F, u32) {
     (faults, runs)
 }
 
-/// Checks a simulation with these faults, and returns the outcome. The simulation is the same each
-/// time.
+/// Checks a simulation with these faults and its timeline, and returns the outcome. The simulation
+/// is the same each time.
 ///
 /// # Panics
 ///
@@ -97,6 +153,11 @@ pub fn shrink<F: Faults>(faults: &F, fails: impl Fn(&F) -> bool) -> (F, u32) {
 /// run with them, and prints its timeline and its message.
 #[allow(clippy::panic, reason = "a check fails by panicking")]
 pub fn check_with<F: Faults, R>(faults: &F, check: impl Fn(&F) -> R) -> R {
+    let check = |faults: &F| {
+        let outcome = check(faults);
+        check_timeline();
+        outcome
+    };
     let message = match attempt(|| check(faults)) {
         Ok(outcome) => return outcome,
         Err(message) => message,

@@ -1,5 +1,7 @@
 //! The subject of an event.
 
+use std::fmt;
+
 use crate::message::{Epoch, FlowId};
 
 /// The subject of an event: a flow, an epoch of it, and a packet.
@@ -25,5 +27,17 @@ impl FlowPlace {
     /// Creates the place of a flow.
     pub fn of(flow: FlowId) -> FlowPlace {
         FlowPlace { flow: Some(flow), ..FlowPlace::NONE }
+    }
+}
+
+/// Writes what is known.
+impl fmt::Display for FlowPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.flow {
+            Some(flow) => write!(f, "{flow}")?,
+            None => f.write_str("no flow")?,
+        }
+        self.epoch.iter().try_for_each(|epoch| write!(f, ", epoch {epoch}"))?;
+        self.seq.iter().try_for_each(|seq| write!(f, ", packet {seq}"))
     }
 }

@@ -59,6 +59,16 @@ impl MessageSummary {
         MessageSummary { name, place, unit: None, base: None, bytes: None, note: None }
     }
 
+    /// Returns the kind.
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Returns the replica that it builds on.
+    pub(super) fn base(&self) -> Option<Version> {
+        self.base
+    }
+
     /// Returns the flow, the epoch, and the last packet that the message covers or demands.
     pub fn place(&self) -> FlowPlace {
         self.place
@@ -71,8 +81,8 @@ impl fmt::Display for MessageSummary {
         if let Some((part, unit)) = self.unit {
             write!(f, ", {part} {unit}")?;
         }
-        if let Some(Version { epoch, seq }) = self.base {
-            write!(f, ", replica {epoch}/{seq}")?;
+        if let Some(base) = self.base {
+            write!(f, ", replica {base}")?;
         }
         if let Some(bytes) = self.bytes {
             write!(f, ", {bytes} bytes")?;

@@ -579,6 +579,8 @@ impl FlowEntry {
         let (here, old, _) = cx.replicas.copy(index, cx.copy)?;
         let base = delta.base(Version::beginning(epoch, watermark)).ok()?;
         let bytes = if base == here { delta.apply(&old.bytes).ok()? } else { return None };
+        let place = FlowPlace::new(cx.flow, epoch, watermark.contiguous);
+        cx.note(place, TimelineEvent::ChangesApplied { base: here });
         Some(FlowRecord { watermark, bytes })
     }
 
@@ -599,7 +601,11 @@ impl FlowEntry {
             }
             (Err(damaged), _) => Err(damaged),
             (Ok(Version::BEGINNING), _) => delta.apply(&[]),
-            (Ok(base), Some((here, old, _))) if base == here => delta.apply(&old.bytes),
+            (Ok(base), Some((here, old, _))) if base == here => {
+                let place = FlowPlace::new(id, version.epoch, version.seq);
+                cx.note(place, TimelineEvent::ChangesApplied { base: here });
+                delta.apply(&old.bytes)
+            }
             _ => {
                 cx.counters.deltas_without_base += 1;
                 cx.out.to_units.push((from, FromPeer::NeedFull { flow: id, version }));

@@ -54,12 +54,12 @@ fn explore_with(units: u16, steps: &[Step], copies: ReplicaTargets, deltas: bool
     while let Some((world, faults, way)) = open.pop() {
         if world.wire.is_empty() {
             let live = Some(&flow).filter(|flow| !over.contains(&flow.id));
-            check_or_replay((begin, first), &way, || check_rest(world.clone(), live, &over));
+            check_or_replay((begin, first), &way, &world, |world| check_rest(world.clone(), live, &over));
         }
         for (nth, (next, faults)) in successors(&world, faults, None).into_iter().enumerate() {
             if seen.insert((next.fingerprint(), faults)) {
                 let way = Some(Rc::new(Way { before: way.clone(), nth }));
-                check_or_replay((begin, first), &way, || next.check());
+                check_or_replay((begin, first), &way, &next, World::check);
                 open.push((next, faults, way));
             }
         }
@@ -78,15 +78,17 @@ struct Way {
 fn check_or_replay(
     (begin, faults): (impl Fn() -> (World, Flow, Vec<FlowId>), Faults),
     way: &Option<Rc<Way>>,
-    check: impl FnOnce(),
+    world: &World,
+    check: impl Fn(&World),
 ) {
-    let Err(message) = attempt(check) else { return };
+    let Err(message) = attempt(|| check(world)) else { return };
     let steps = std::iter::successors(way.as_ref(), |way| way.before.as_ref()).map(|way| way.nth);
     let (mut world, ..) = begin();
     let mut faults = faults;
     for nth in steps.collect::<Vec<_>>().into_iter().rev() {
         (world, faults) = successors(&world, faults, Some(nth)).remove(0);
     }
+    let _ = attempt(|| check(&world)); // It may let the world go on.
     panic!("{message}");
 }
 

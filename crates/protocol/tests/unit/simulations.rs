@@ -4,7 +4,7 @@
 use proptest::prelude::{ProptestConfig, Strategy};
 use proptest::test_runner::{TestCaseError, TestCaseResult, TestError, TestRunner};
 
-use protocol::trace::failure::attempt;
+use protocol::trace::failure::{attempt, check_timeline};
 
 /// Runs a test with this many cases. A failure prints the timeline of the smallest case that fails,
 /// then its message and the case.
@@ -12,7 +12,12 @@ pub fn run<S: Strategy<Value: Clone>>(cases: u32, strategy: &S, test: impl Fn(S:
     let config = ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() };
     let mut runner = TestRunner::new(config);
     let outcome = runner.run(strategy, |case| {
-        attempt(|| test(case)).unwrap_or_else(|message| Err(TestCaseError::fail(message)))
+        let outcome = attempt(|| {
+            test(case)?;
+            check_timeline();
+            Ok(())
+        });
+        outcome.unwrap_or_else(|message| Err(TestCaseError::fail(message)))
     });
     if let Err(error) = outcome {
         if let TestError::Fail(_, smallest) = &error {

@@ -1,6 +1,7 @@
 //! Reports of units, and changes of units that the dispatcher did not request.
 
-use protocol::message::UnitId;
+use packet::FlowKey;
+use protocol::message::{FlowId, UnitId};
 use protocol::unit::FlowAlias;
 
 use super::Elastic;
@@ -48,6 +49,15 @@ impl<T: Transport> Elastic<T> {
         }
     }
 
+    /// Returns the key and hash of a reported alias as packets of the flow carry them.
+    fn sent_alias(&mut self, flow: FlowId, alias: &FlowAlias) -> (FlowKey, u64) {
+        let begun = self.dispatcher.flows().status(flow).map(|status| status.key);
+        match begun.filter(|_| self.transport.fast_lane().is_none()) {
+            Some(begun) => self.transport.core().graph.flows().sent_alias(alias.key, &begun),
+            None => (alias.key, alias.hash),
+        }
+    }
+
     /// Applies what became of packets at a unit.
     fn apply(&mut self, report: Return) {
         let Return { unit, is_ready, has_left, aliases, fragments, messages, effects, .. } = report;
@@ -58,17 +68,19 @@ impl<T: Transport> Elastic<T> {
             let since_ns = self.since_ns(self.now_ns);
             self.intervals.set_on(since_ns, unit, false);
         }
+        if self.dispatcher.aliases().is_noted() {
+            for (flow, alias) in &aliases {
+                let (key, _) = self.sent_alias(*flow, alias);
+                self.dispatcher.aliases().note_report(*flow, &key);
+            }
+        }
         // Known to the dispatcher before the packet that created it leaves (design.md 3.8). A unit
         // has looked among its own flows only: if another unit's flow has the key, the later one
         // gets it.
-        for (flow, FlowAlias { key, hash, is_turned }) in aliases {
-            let begun = self.dispatcher.flows().status(flow).map(|status| status.key);
-            let (key, hash) = match begun.filter(|_| self.transport.fast_lane().is_none()) {
-                Some(begun) => self.transport.core().graph.flows().sent_alias(key, &begun),
-                None => (key, hash),
-            };
+        for (flow, alias) in aliases {
+            let (key, hash) = self.sent_alias(flow, &alias);
             self.dispatcher.aliases().take(flow, &key, hash, &mut self.outputs);
-            self.dispatcher.aliases().set_order(flow, is_turned);
+            self.dispatcher.aliases().set_order(flow, alias.is_turned);
             if !self.lost.is_empty() {
                 self.forget_lost(&key);
             }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use packet::{FlowHasher, FlowKey, LinkType, Packet, PacketClass, Parser};
 use protocol::message::UnitId;
-use protocol::trace::failure::{last_timeline, shrink};
+use protocol::trace::failure::{last_timeline, report, shrink};
 use runtime::elastic::{ElasticError, UnitsConfig};
 use runtime::report::{FunctionReport, Report};
 use runtime::{Assembly, Frame, Ingress, Runner};
@@ -138,7 +138,7 @@ impl<A: Fn() -> Result<Assembly, String> + Clone + 'static> FaultTrial<A> {
         };
         let (plan, runs) = shrink(&self.plan, differs);
         self.run_with(&plan, seed)?;
-        let timeline = last_timeline().map(|timeline| timeline.to_string()).unwrap_or_default();
+        let timeline = last_timeline().map(|timeline| report(&timeline)).unwrap_or_default();
         Ok(format!("faults that are needed, after {runs} runs: {plan:#?}\n{timeline}"))
     }
 

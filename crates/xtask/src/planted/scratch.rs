@@ -59,6 +59,16 @@ impl Scratch {
         remove_others(&self.tree, &self.tree, &files)
     }
 
+    /// Saves a failure, for readers.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn save(&self, name: &str, text: &str) -> io::Result<()> {
+        let folder = self.root.join("target/planted/failures");
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join(name), text)
+    }
+
     /// Plants a bug.
     ///
     /// # Errors

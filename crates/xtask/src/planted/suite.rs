@@ -34,14 +34,21 @@ pub struct Finding {
     pub at: String,
     /// The test, and its message.
     pub violation: String,
-    /// The lines of its timeline.
-    timeline: Vec<String>,
+    /// The output of the test that failed first.
+    pub output: String,
 }
 
 impl Finding {
-    /// Returns true if the timeline has the event.
-    pub fn shows(&self, event: &ExpectedEvent) -> bool {
-        self.timeline.iter().any(|line| event.is_in(line))
+    /// Returns true if the failure names the rule, and marks a line of its timeline with the event.
+    pub fn shows(&self, rule: &str, event: &ExpectedEvent) -> bool {
+        let named = timeline::violated(&self.output);
+        let marked = timeline::marked(&self.output);
+        named.is_some_and(|named| names(named, rule)) && marked.is_some_and(|line| event.is_in(line))
+    }
+
+    /// Returns the number of lines of the timeline.
+    pub fn lines(&self) -> usize {
+        timeline::lines(&self.output).len()
     }
 }
 
@@ -101,8 +108,8 @@ impl Suite {
             let outcome = run.output()?;
             if !outcome.status.success() {
                 let text = String::from_utf8_lossy(&outcome.stdout);
-                let timeline = timeline::lines(&text).into_iter().map(str::to_owned).collect();
-                return Ok(Some(Finding { at: seed_or_case(&text), violation: violation(&text), timeline }));
+                let output = first_failed(&text).to_owned();
+                return Ok(Some(Finding { at: seed_or_case(&text), violation: violation(&text), output }));
             }
             if self != Suite::Cluster || end >= seeds {
                 return Ok(None);
@@ -121,11 +128,23 @@ fn cargo(scratch: &Scratch, program: &[&str]) -> Command {
         .env("CARGO_TARGET_DIR", &scratch.build)
         // Quicker to build.
         .env("CARGO_PROFILE_DEV_DEBUG", "false")
-        // A case that fails is not made smaller.
-        .env("PROPTEST_MAX_SHRINK_ITERS", "0")
+        // Enough for a case of few flows and steps.
+        .env("PROPTEST_MAX_SHRINK_ITERS", "200")
         .env_remove("RIVULET_DEEP")
         .env_remove("RIVULET_SEEDS");
     command
+}
+
+/// Returns true if a rule is the one of this section, such as `design.md 3.8`.
+fn names(rule: &str, section: &str) -> bool {
+    rule.match_indices(section)
+        .any(|(at, found)| !rule[at + found.len()..].starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// Returns the output of the test that failed first.
+fn first_failed(text: &str) -> &str {
+    let failed = text.split("\n---- ").nth(1).unwrap_or_default();
+    failed.split_once('\n').map_or("", |(_, output)| output)
 }
 
 /// Returns the seed, or the number of the case, of the test that failed first, if it has any.

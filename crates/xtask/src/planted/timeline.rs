@@ -38,6 +38,16 @@ pub fn lines(output: &str) -> Vec<&str> {
     lines.take_while(|line| line.starts_with(' ')).collect()
 }
 
+/// Returns the marked line of the timeline: the one that breaks a rule.
+pub fn marked(output: &str) -> Option<&str> {
+    lines(output).into_iter().find_map(|line| line.strip_suffix("  <-- here"))
+}
+
+/// Returns the rule that a failure names first.
+pub fn violated(output: &str) -> Option<&str> {
+    output.lines().find_map(|line| line.strip_prefix("violated: "))
+}
+
 impl ExpectedEvent {
     /// Returns true if a line has the event.
     pub fn is_in(&self, line: &str) -> bool {

@@ -30,6 +30,16 @@ impl<'a> Aliases<'a> {
         Aliases { now_ns, owners, units, counters }
     }
 
+    /// Notes in the timeline that a unit reports an alias, before it is set.
+    pub fn note_report(&self, flow: FlowId, alias: &FlowKey) {
+        self.note(flow, TimelineEvent::AliasReported { alias: *alias });
+    }
+
+    /// Returns true if a timeline is kept.
+    pub fn is_noted(&self) -> bool {
+        self.owners.trace.is_on()
+    }
+
     /// Adds an alias: packets with this key and hash belong to the flow, too. It replaces the
     /// flow's earlier alias. Nothing happens if the flow has ended.
     ///
@@ -40,7 +50,7 @@ impl<'a> Aliases<'a> {
         match self.owners.flows.set_alias(flow, alias, hash) {
             Ok(()) => {
                 self.counters.aliases += 1;
-                self.note(flow, TimelineEvent::AliasSet {});
+                self.note(flow, TimelineEvent::AliasSet { alias: *alias });
             }
             Err(AliasRefused::Late) => self.counters.aliases_late += 1,
             Err(AliasRefused::Taken(taken)) => {

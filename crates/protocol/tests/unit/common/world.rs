@@ -6,6 +6,7 @@ use std::{
     sync::Arc,
 };
 
+use packet::FlowKey;
 use protocol::message::{
     Epoch, FlowId, FromDispatcher, FromUnit, Handover, ReplicaTargets, Stamp, UnitId, UnitMessage, Watermark,
 };
@@ -70,12 +71,24 @@ impl Flow {
         Flow { id, seq: 0, epoch: 1, owner, handover: Handover::None }
     }
 
+    /// Notes the beginning of a flow that has had no packet and no other owner.
+    fn begin(&self, world: &World) {
+        if self.seq == 0 && self.epoch == 1 {
+            let began = TimelineEvent::FlowBegan { unit: self.owner, key: FlowKey::default() };
+            world.dispatcher.note(world.now_ns, FlowPlace::of(self.id), None, began);
+        }
+    }
+
     /// Names another owner.
     pub fn release_to(&mut self, owner: UnitId, world: &mut World) {
         if owner == self.owner {
             return;
         }
+        self.begin(world);
         self.epoch += 1;
+        let place = FlowPlace::new(self.id, self.epoch, self.seq);
+        let changed = TimelineEvent::OwnerChanged { from: self.owner, to: owner };
+        world.dispatcher.note(world.now_ns, place, None, changed);
         let (flow, epoch, last, start) = (self.id, self.epoch, self.seq, self.handover);
         let release = FromDispatcher::Release { flow, epoch, owner, last, start };
         world.post(None, self.owner, dispatched(release));
@@ -86,6 +99,8 @@ impl Flow {
     /// Ends the flow: notifies its owner, the previous one, and these units, which may have
     /// replicas.
     pub fn end(&self, copies: ReplicaTargets, world: &mut World) {
+        let ended = TimelineEvent::FlowEnded { owner: self.owner };
+        world.dispatcher.note(world.now_ns, FlowPlace::of(self.id), None, ended);
         let previous = match self.handover {
             Handover::From { previous, .. } => Some(previous),
             Handover::None => None,
@@ -113,6 +128,7 @@ impl Flow {
 
     /// Sends a packet.
     pub fn packet(&mut self, targets: ReplicaTargets, world: &mut World) {
+        self.begin(world);
         self.seq += 1;
         let (flow, seq, epoch, handover) = (self.id, self.seq, self.epoch, self.handover);
         let stamp = Stamp { flow, seq, epoch, handover, targets: Some(targets) };
