@@ -13,7 +13,7 @@ const SECONDS: &str = " s";
 pub fn table_over_time(title: &str, report: &Report) -> FigureTable {
     let middle_s = |interval: &Interval| (interval.start_ns + interval.length_ns / 2) as f64 * 1e-9;
     let row = |interval: &Interval| {
-        TableRow::of(format!("{:.2}{SECONDS}", middle_s(interval)), RowKind::Baseline, Vec::new())
+        TableRow::of(format!("{:.3}{SECONDS}", middle_s(interval)), RowKind::Baseline, Vec::new())
     };
     FigureTable {
         title: format!("{title}, seed 1"),
