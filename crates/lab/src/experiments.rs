@@ -8,6 +8,7 @@ mod links;
 mod m01_wait;
 mod m02_flows;
 mod moves;
+mod over_time;
 mod rounds;
 mod tuning;
 mod u04_validation;
@@ -89,7 +90,7 @@ pub struct Experiment {
     #[serde(skip)]
     measure: fn(&mut Lab<'_>) -> Measured,
     #[serde(skip)]
-    charts: fn(&[FigureTable]) -> Vec<FigureChart>,
+    picture: Picture,
 }
 
 /// An experiment's row in the overview of the evaluation.
@@ -103,10 +104,18 @@ pub struct OverviewRow {
     pub caveat: &'static str,
 }
 
+/// The picture of an experiment. It follows from the tables, so that it shows the same run.
+#[derive(Clone, Copy, Debug)]
+enum Picture {
+    /// These charts.
+    Charts(fn(&[FigureTable]) -> Vec<FigureChart>),
+    /// None, for this reason.
+    None(&'static str),
+}
+
 /// Measurements of an experiment.
 struct Measured {
     tables: Vec<FigureTable>,
-    charts: Vec<FigureChart>,
     notes: Vec<String>,
 }
 
@@ -153,21 +162,27 @@ pub fn experiments() -> &'static [Experiment] {
     ]
 }
 
-/// Charts of an experiment that has none of its tables.
-fn no_charts(_: &[FigureTable]) -> Vec<FigureChart> {
-    Vec::new()
-}
-
 impl Experiment {
-    /// Returns the charts that follow from its tables.
+    /// Returns the charts of its tables.
     pub fn charts(&self, tables: &[FigureTable]) -> Vec<FigureChart> {
-        if tables.is_empty() { Vec::new() } else { (self.charts)(tables) }
+        match self.picture {
+            Picture::Charts(charts) if !tables.is_empty() => charts(tables),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Returns why it has no picture, if it never has one.
+    pub fn without_picture(&self) -> Option<&'static str> {
+        match self.picture {
+            Picture::Charts(_) => None,
+            Picture::None(why) => Some(why),
+        }
     }
 
     /// Runs it, and judges what came of it.
     pub fn run(&self, lab: &mut Lab<'_>) -> ExperimentOutcome {
-        let Measured { tables, mut charts, notes } = (self.measure)(lab);
-        charts.extend(self.charts(&tables));
+        let Measured { tables, notes } = (self.measure)(lab);
+        let charts = self.charts(&tables);
         // Where nothing could be measured, nothing is claimed.
         let claimed = |claims: &'static [Claim]| if tables.is_empty() { &[] } else { claims };
         let is_real = tables.iter().any(|table| table.profile == CostProfile::Real);

@@ -14,6 +14,9 @@ use crate::shown;
 use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableCell, TableMetric, TableRow};
 use crate::verdict::{Claim, ClaimAnswer, ClaimFinding, ClaimsVerdict, JudgedClaim, MeasuredFigures};
 
+/// Tables with this number of rows are folded.
+const FOLDED_ROWS: usize = 30;
+
 /// Text before the claims that hosts do not bear out.
 const NOT_BORNE_OUT: &str = "Hosts do not bear out all of this ([U4](U4.md)). Missed there: ";
 
@@ -30,8 +33,6 @@ pub struct ResultPage {
     pub notes: Vec<String>,
     /// The options that reproduce it.
     pub options: String,
-    /// It has a picture.
-    pub has_picture: bool,
 }
 
 /// A table of a page.
@@ -71,7 +72,7 @@ impl ResultPage {
     /// Returns the page of an outcome; `options` reproduce it.
     pub fn of(outcome: &ExperimentOutcome, options: &str) -> ResultPage {
         let table = |table: &FigureTable| PageTable {
-            caption: shown::caption(table, outcome.seeds),
+            caption: shown::caption(table),
             head: shown::head(table).into_iter().map(str::to_owned).collect(),
             rows: shown::rows(table),
         };
@@ -85,7 +86,6 @@ impl ResultPage {
             failures: outcome.failures().map(|(row, why)| format!("{row}: {why}")).collect(),
             notes: outcome.notes.clone(),
             options: options.to_owned(),
-            has_picture: !outcome.charts.is_empty(),
         }
     }
 
@@ -108,8 +108,6 @@ impl ResultPage {
                     let finding = finding(item).ok_or_else(|| PageError::Line(number, line.to_owned()))?;
                     page.findings.push(finding);
                 }
-            } else if line.starts_with("![") {
-                page.has_picture = true;
             } else if let Some(failure) = line.strip_prefix("Failed: ") {
                 page.failures.push(failure.to_owned());
             } else if let Some(options) = line.strip_prefix("rivulet lab run ") {
@@ -178,8 +176,11 @@ impl ResultPage {
         if !missed.is_empty() {
             text += &format!("\n{NOT_BORNE_OUT}{}.\n", missed.join("; "));
         }
-        if self.has_picture {
+        if !experiment.charts(&self.figures()).is_empty() {
             text += &format!("\n![{title}: figures]({id}.svg)\n");
+        }
+        if let Some(why) = experiment.without_picture() {
+            text += &format!("\nNo picture: {why}.\n");
         }
         for (name, verdict) in verdicts.all().iter().filter(|(_, verdict)| !verdict.claims.is_empty()) {
             text += &format!("\n## Claims: {name}\n\n");
@@ -197,9 +198,17 @@ impl ResultPage {
             text += "\n## Figures\n";
         }
         for PageTable { caption, head, rows } in &self.tables {
-            text += &format!("\n{caption}\n\n{}", cells::line(head));
+            text += &format!("\n{caption}\n\n");
+            let is_long = rows.len() >= FOLDED_ROWS;
+            if is_long {
+                text += &format!("<details><summary>{} rows</summary>\n\n", rows.len());
+            }
+            text += &cells::line(head);
             text += &cells::line(&vec!["---".to_owned(); head.len()]);
             rows.iter().for_each(|row| text += &cells::line(row));
+            if is_long {
+                text += "\n</details>\n";
+            }
         }
         self.failures.iter().for_each(|failure| text += &format!("\nFailed: {failure}\n"));
         if !self.notes.is_empty() {

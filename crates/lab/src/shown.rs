@@ -30,10 +30,12 @@ pub fn rows(shown: &FigureTable) -> Vec<Vec<String>> {
 }
 
 /// Returns the caption of a table.
-pub fn caption(shown: &FigureTable, seeds: u32) -> String {
-    let medians = match (shown.profile, seeds) {
+pub fn caption(shown: &FigureTable) -> String {
+    let cells = shown.rows.iter().flat_map(|row| &row.cells);
+    let seeds = cells.filter_map(|cell| cell.measured.as_ref()).map(|measured| measured.values.len()).max();
+    let medians = match (shown.profile, seeds.unwrap_or(0)) {
         (CostProfile::Real, _) => "medians, [95% interval of a bootstrap]".to_owned(),
-        (_, 1) => "one seed".to_owned(),
+        (_, 0 | 1) => "one seed".to_owned(),
         (_, seeds) => format!("medians of {seeds} seeds, [95% interval of a bootstrap]"),
     };
     format!("{}: {}; {medians}", shown.profile.name(), shown.title)

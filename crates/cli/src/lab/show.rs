@@ -7,22 +7,11 @@ use crate::output;
 
 /// Renders the outcome of an experiment.
 pub fn outcome(outcome: &ExperimentOutcome) -> String {
-    let ExperimentOutcome {
-        id,
-        title,
-        question,
-        published,
-        seeds,
-        tables,
-        matched,
-        beaten,
-        checked,
-        notes,
-        ..
-    } = outcome;
+    let ExperimentOutcome { id, title, question, published, tables, matched, beaten, checked, notes, .. } =
+        outcome;
     let mut text = format!("{id}  {title}\n{question}\npublished: {published}\n");
     for shown in tables {
-        text += &format!("\n{}\n", caption(shown, *seeds));
+        text += &format!("\n{}\n", caption(shown));
         text += &table(shown);
     }
     text += "\n";
@@ -43,7 +32,7 @@ pub fn tuning(tuning: &TuningOutcome) -> String {
     let TuningOutcome { id, seeds, tables, best } = tuning;
     let mut text = format!("{id}  settings of baselines, seeds {} to {}\n", seeds.start(), seeds.end());
     for shown in tables {
-        text += &format!("\n{}\n", caption(shown, (seeds.end() - seeds.start() + 1) as u32));
+        text += &format!("\n{}\n", caption(shown));
         text += &table(shown);
     }
     text += "\n";

@@ -5,6 +5,9 @@ use super::{AxisScale, CHARACTER, ChartAxis, FigureChart};
 /// Widest label of a name, in characters; longer ones are broken.
 const NAME_MAX: usize = 15;
 
+/// Logarithmic axes of fewer decades have ticks at 2 and 5 times the powers of ten, too.
+const FEW_DECADES: f64 = 2.7;
+
 /// An axis of this length.
 pub struct Axis {
     scale: AxisScale,
@@ -71,7 +74,7 @@ impl Axis {
             }
             AxisScale::Logarithmic => {
                 let decades = self.high - self.low;
-                let factors: &[f64] = if decades < 1.5 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+                let factors: &[f64] = if decades < FEW_DECADES { &[1.0, 2.0, 5.0] } else { &[1.0] };
                 let every = (decades / 8.0).ceil().max(1.0) as i32;
                 let first = self.low.floor() as i32;
                 let powers = (first..=self.high.ceil() as i32).filter(|power| power % every == 0);
@@ -84,18 +87,22 @@ impl Axis {
         placed.filter(|(at, _)| *at > 0.0 || !matches!(self.scale, AxisScale::Logarithmic)).collect()
     }
 
-    /// Returns the lines of a label.
+    /// Returns the lines of a label. A word that is longer than a line is broken after a colon or a
+    /// hyphen.
     pub fn broken(&self, label: &str) -> Vec<String> {
         let room =
             ((self.step() / CHARACTER) as usize).clamp(6, NAME_MAX.max((self.step() / CHARACTER) as usize));
         let mut lines: Vec<String> = Vec::new();
+        let fits = |line: &str, rest: &str| line.chars().count() + rest.chars().count() <= room;
         for word in label.split(' ') {
-            match lines.last_mut() {
-                Some(line) if line.chars().count() + 1 + word.chars().count() <= room => {
-                    line.push(' ');
-                    line.push_str(word);
+            let is_long = !fits(word, "");
+            let parts = if is_long { word.split_inclusive([':', '-']).collect() } else { vec![word] };
+            for (number, part) in parts.into_iter().enumerate() {
+                let gap = if number == 0 { " " } else { "" };
+                match lines.last_mut() {
+                    Some(line) if fits(line, &format!("{gap}{part}")) => *line += &format!("{gap}{part}"),
+                    _ => lines.push(part.to_owned()),
                 }
-                _ => lines.push(word.to_owned()),
             }
         }
         lines
@@ -141,6 +148,15 @@ mod tests {
     fn numbers_are_short() {
         let numbers = [0.0, 0.5, 1234.5, 1e6, 2e-9, -3.0, 25_000.0];
         assert_eq!(numbers.map(number), ["0", "0.5", "1234.5", "1M", "2e-9", "-3", "25k"]);
+    }
+
+    #[test]
+    fn labels_are_broken_where_they_can_be() {
+        let names = ["rss:128:100ms", "plus: follows, and stays", "flow"].map(str::to_owned).to_vec();
+        let axis = Axis { scale: AxisScale::Names(names), length: 270.0, low: -0.5, high: 2.5 };
+        assert_eq!(axis.broken("rss:128:100ms"), ["rss:128:", "100ms"]);
+        assert_eq!(axis.broken("plus: follows, and stays"), ["plus:", "follows, and", "stays"]);
+        assert_eq!(axis.label_lines(), 3);
     }
 
     #[test]

@@ -374,19 +374,6 @@ pub fn series_of_rows(table: &FigureTable, metrics: &[&str], per: f64, mark: Cha
     table.rows.iter().map(|row| series(&row.name)).collect()
 }
 
-/// The percentiles that figures show.
-pub const PERCENTILES: [&str; 6] = ["p1", "p25", "p50", "p75", "p99", "p99.9"];
-
-/// Percentiles of latency by row, as bars over logarithms.
-pub fn percentile_chart(table: &FigureTable) -> FigureChart {
-    FigureChart {
-        title: table.title.clone(),
-        x: ChartAxis::names("percentile of packets", PERCENTILES),
-        y: ChartAxis::logarithmic("latency at the unit, us"),
-        series: series_of_rows(table, &PERCENTILES, 1e3, ChartMark::Bars),
-    }
-}
-
 /// Medians of a metric, divided by `per`, at the places of rows, with the published values.
 pub fn series_at(
     table: &FigureTable,
@@ -398,6 +385,18 @@ pub fn series_at(
     let measured = rows.iter().filter_map(|(x, row)| Some((*x, table.get(row, metric)?.median / per)));
     let published = rows.iter().filter_map(|(x, row)| Some((*x, table.published(row, metric)? / per)));
     ChartSeries::new(name, mark, measured).published(published)
+}
+
+/// Bars of a metric, divided by `per`: one for each row, from left to right, with the published
+/// values.
+pub fn bars_of<R: Into<String>>(
+    table: &FigureTable,
+    name: &str,
+    (metric, per): (&str, f64),
+    rows: impl IntoIterator<Item = R>,
+) -> ChartSeries {
+    let rows = (0..).zip(rows).map(|(at, row)| (f64::from(at), row.into()));
+    series_at(table, (name, ChartMark::Bars), (metric, per), rows)
 }
 
 /// The 1st, 25th, 50th, 75th and 99th percentiles of rows, in microseconds, by names for them; rows

@@ -1,10 +1,9 @@
 //! D1: the time of draining a unit. Measured, not simulated.
 
-use super::common::{at_most, series_of_rows};
+use super::common::at_most;
 use super::moves::{FAULTS, chain, fault_values, without_faults};
 use super::rounds::Rounds;
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::hosts::Hosts;
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureUnit, RowKind, TableMetric};
@@ -36,7 +35,7 @@ pub const D1: Experiment = Experiment {
         caveat: "the other one waits, and moves nothing",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::None("one time, against one that is published"),
 };
 
 const METRICS: [TableMetric; 7] = [
@@ -66,12 +65,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
     let table = measured.table("drain of a unit that has all flows", &METRICS);
     let table = table.paper(DRAIN, "total", 350e9);
-    let chart = FigureChart {
-        title: table.title.clone(),
-        x: ChartAxis::names("", ["total", "CPU"]),
-        y: ChartAxis::linear("ms"),
-        series: series_of_rows(&table, &["total", "CPU"], 1e6, ChartMark::Bars),
-    };
     let notes = [
         "From the command until the unit has given all flows away and has stopped, seen in steps of \
          50 ms, and all packets have left; flows go on sending, 64 packets between two polls. Then each \
@@ -79,7 +72,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "CPU: of dispatcher and both units, with the packets that they process in that time.",
         FAULTS,
     ];
-    Measured { tables: vec![table], charts: vec![chart], notes: notes.map(str::to_owned).into() }
+    Measured { tables: vec![table], notes: notes.map(str::to_owned).into() }
 }
 
 fn measure_once(flows: u32) -> Result<[f64; METRICS.len()], String> {

@@ -1,14 +1,14 @@
 //! D2: what distribution costs. Measured, not simulated.
 
-use super::common::{at_least, series_of_rows, show};
+use super::common::{at_least, bars_of, series_of_rows, show};
 use super::moves::{FAULTS, chain, fault_values, without_faults};
 use super::rounds::Rounds;
-use super::{Experiment, Measured, OverviewRow, no_charts};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::hosts::{Hosts, write_frame};
 use crate::link_parts::{LinkParts, PartTimes};
 use crate::runs::{Lab, RunLength};
-use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
 use crate::thread_accounts::ThreadAccount;
 use crate::verdict::{Claim, ClaimFinding, MeasuredFigures, MissingFigure};
 
@@ -59,7 +59,7 @@ pub const D2: Experiment = Experiment {
         caveat: "two threads, beside other work",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 /// Packets of some sizes, and their rows.
@@ -120,6 +120,33 @@ fn takes_at_most(f: &MeasuredFigures<'_>, row: &str, limit: f64) -> Result<Claim
     Ok(ClaimFinding::new(ratio.is_at_most(limit), why))
 }
 
+/// Charts of the whole time, and of its parts.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let whole = |table: &FigureTable| {
+        let series = |name, rows: [&str; 2]| bars_of(table, name, (METRICS[0].name, 1.0), rows);
+        FigureChart {
+            title: "processor's time of a packet".to_owned(),
+            x: ChartAxis::names("packets", ["60 bytes", "mix"]),
+            y: ChartAxis::linear("ns"),
+            series: vec![
+                series("all on one thread, without links", [SMALL.inline, MIX.inline]),
+                series("dispatcher", [SMALL.dispatcher, MIX.dispatcher]),
+                series("unit", [SMALL.unit, MIX.unit]),
+            ],
+        }
+    };
+    let parts = |table: &FigureTable| {
+        let columns = PARTS.map(|part| part.name);
+        FigureChart {
+            title: "its parts".to_owned(),
+            x: ChartAxis::names("part", columns),
+            y: ChartAxis::linear("ns"),
+            series: series_of_rows(table, &columns, 1.0, ChartMark::Bars),
+        }
+    };
+    tables.first().map(whole).into_iter().chain(tables.get(1).map(parts)).collect()
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let (rounds, packets) = match lab.length() {
         RunLength::Smoke => (1, 2_048),
@@ -136,13 +163,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let whole = whole.table("CPU time of a packet", &METRICS);
     let parts = parts.table("its parts, each timed on its own", &PARTS);
     let accounts = accounts.table("of which, by the kernel's accounts", &ACCOUNTS);
-    let columns = PARTS.map(|part| part.name);
-    let chart = FigureChart {
-        title: parts.title.clone(),
-        x: ChartAxis::names("", columns),
-        y: ChartAxis::linear("ns"),
-        series: series_of_rows(&parts, &columns, 1.0, ChartMark::Bars),
-    };
     let notes = [
         "CPU time, not wall time: of the dispatcher's thread, and of all others. Ports are not \
          included: frames are made and counted in memory, and the time of that, measured in turn, is \
@@ -160,11 +180,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
          up its processor until something arrives.",
         FAULTS,
     ];
-    Measured {
-        tables: vec![whole, parts, accounts],
-        charts: vec![chart],
-        notes: notes.map(str::to_owned).into(),
-    }
+    Measured { tables: vec![whole, parts, accounts], notes: notes.map(str::to_owned).into() }
 }
 
 /// The tables in the making.

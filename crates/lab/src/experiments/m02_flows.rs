@@ -1,10 +1,9 @@
 //! M2: the time of moving 10,000 flows, per flow. Measured, not simulated.
 
-use super::common::{at_most, series_of_rows};
+use super::common::at_most;
 use super::moves::{FAULTS, chain, fault_values, without_faults};
 use super::rounds::Rounds;
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::hosts::{Hosts, TimeSpent};
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureUnit, RowKind, TableMetric};
@@ -39,7 +38,7 @@ pub const M2: Experiment = Experiment {
         caveat: "the same; five encrypted messages a flow",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::None("one time, against one that is published"),
 };
 
 const METRICS: [TableMetric; 6] = [
@@ -69,13 +68,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
     let table = measured.table("time of 10,000 flows, per flow", &METRICS);
     let table = table.paper(MOVE, "of a flow", 1_500.0);
-    let columns = ["of a flow", "CPU of a flow"];
-    let chart = FigureChart {
-        title: table.title.clone(),
-        x: ChartAxis::names("", columns),
-        y: ChartAxis::linear("us"),
-        series: series_of_rows(&table, &columns, 1e3, ChartMark::Bars),
-    };
     let notes = [
         "A round moves all flows by commands of 256 each, between which 64 packets arrive, then sends \
          a packet of each flow, and ends when all packets have left: each waits for its flow's state. \
@@ -86,7 +78,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
          is saved, restored and looked up.",
         FAULTS,
     ];
-    Measured { tables: vec![table], charts: vec![chart], notes: notes.map(str::to_owned).into() }
+    Measured { tables: vec![table], notes: notes.map(str::to_owned).into() }
 }
 
 fn measure_all(measured: &mut Rounds, rounds: u32) -> Result<(), String> {

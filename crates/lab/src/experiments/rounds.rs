@@ -2,7 +2,6 @@
 
 use crate::paths::{Path, Player, Tape, differing};
 use crate::runs::RunLength;
-use crate::statistics::Estimate;
 use crate::table::{CostProfile, FigureTable, RowKind, TableMetric, TableRow};
 
 /// Packets that are handed over at once, as with SpeedyBox.
@@ -104,9 +103,4 @@ pub fn differences(player: &mut Player, contenders: &mut [Contender], tape: &Tap
     });
     let first = sent.next().unwrap_or_default();
     [0].into_iter().chain(sent.map(|sent| differing(&sent, &first))).collect()
-}
-
-/// A row's metric, as long as it has one: for pictures.
-pub fn point(table: &FigureTable, row: &str, metric: &str, x: f64) -> Option<(f64, f64)> {
-    table.get(row, metric).map(|Estimate { median, .. }| (x, *median))
 }

@@ -5,11 +5,11 @@ use runtime::elastic::{UnitsConfig, UnitsReport};
 use sim::workload::{Arriving, Packets};
 use sim::{Report, Scenario};
 
-use super::common::{FLOWLET, in_mode, show, up_and_down};
+use super::common::{FLOWLET, in_mode, series_at, show, up_and_down};
 use super::moves::chain;
 use super::rounds::Rounds;
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::hosts::Hosts;
 use crate::runs::{Lab, RunLength};
 use crate::setup::{ScenarioText, toml};
@@ -57,14 +57,16 @@ pub const U4: Experiment = Experiment {
         caveat: "threads on two busy processors; utilisation is counted otherwise",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 3] = [
     TableMetric { name: "measured", unit: FigureUnit::Ratio },
     TableMetric { name: "simulated", unit: FigureUnit::Ratio },
-    TableMetric { name: "measured / simulated", unit: FigureUnit::Ratio },
+    TableMetric { name: RATIO, unit: FigureUnit::Ratio },
 ];
+
+const RATIO: &str = "measured / simulated";
 
 const FLOWLETS: &str = "flowlets per flow";
 const UNITS: &str = "units";
@@ -95,7 +97,7 @@ const COPIES: u8 = 3;
 /// The whole interval of a row's ratio is near 1, with each T.
 fn is_near(f: &MeasuredFigures<'_>, row: &str) -> Result<ClaimFinding, MissingFigure> {
     let of_table = |(table, (gap, _)): (usize, (&str, u64))| {
-        let ratio = f.of(table, row, "measured / simulated")?;
+        let ratio = f.of(table, row, RATIO)?;
         let holds = ratio.is_at_least(1.0 - NEAR) && ratio.is_at_most(1.0 + NEAR);
         Ok(ClaimFinding::new(holds, format!("T = {gap}: {} times", show(ratio, 1.0, ""))))
     };
@@ -105,7 +107,6 @@ fn is_near(f: &MeasuredFigures<'_>, row: &str) -> Result<ClaimFinding, MissingFi
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let tables = GAPS.map(|gap| measure_gap(lab, gap));
-    let charts = tables.iter().map(chart).collect();
     let notes = [
         "Measured: packets arrive in real time, with the time stamps of the workload, so that a \
          thread that is late cuts no flowlets. States, replicas and starts of units take the time that \
@@ -119,7 +120,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "The first interval is a warm-up for units and loads. A ratio of nothing to nothing is 1, one to \
          nothing 1,000.",
     ];
-    Measured { tables: tables.into(), charts, notes: notes.map(str::to_owned).into() }
+    Measured { tables: tables.into(), notes: notes.map(str::to_owned).into() }
 }
 
 /// The table of one T.
@@ -134,14 +135,23 @@ fn measure_gap(lab: &mut Lab<'_>, (gap, gap_ns): (&str, u64)) -> FigureTable {
     measured.table(format!("measured and simulated, the same packets, T = {gap}"), &METRICS)
 }
 
-fn chart(table: &FigureTable) -> FigureChart {
-    let columns = ["measured / simulated"];
-    FigureChart {
-        title: table.title.clone(),
-        x: ChartAxis::names("", columns),
+/// A chart of all ratios but those to nothing, and of their limits.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let rows: Vec<&str> = ROWS.into_iter().filter(|row| *row != ABOVE && *row != LOST).collect();
+    let series = |(table, (gap, _)): (&FigureTable, (&str, u64))| {
+        let at = (0..).zip(&rows).map(|(at, row)| (f64::from(at), (*row).to_owned()));
+        series_at(table, (&*format!("T = {gap}"), ChartMark::Points), (RATIO, 1.0), at)
+    };
+    let (left, right) = (-0.5, rows.len() as f64 - 0.5);
+    let [low, high] = [1.0 - NEAR, 1.0 + NEAR];
+    let near = [(left, low), (right, low), (right, high), (left, high), (left, low)];
+    let near = ChartSeries::new("within 25 %", ChartMark::Reference, near);
+    vec![FigureChart {
+        title: "what hosts do, over what is simulated".to_owned(),
+        x: ChartAxis::names("figure", rows.iter().copied()),
         y: ChartAxis::linear("measured / simulated"),
-        series: super::common::series_of_rows(table, &columns, 1.0, ChartMark::Bars),
-    }
+        series: [near].into_iter().chain(tables.iter().zip(GAPS).map(series)).collect(),
+    }]
 }
 
 /// The simulator's scenario, with the costs of this machine.

@@ -1,12 +1,12 @@
 //! V1: the cost of a port between two functions. Measured, not simulated.
 
-use super::common::{at_least, at_most, series_of_rows};
+use super::common::{at_least, at_most, bars_of};
 use super::links::{DirectCall, Link, PortPair, SocketPair, frame, frame_ns, turn_ns};
 use super::rounds::{Rounds, rounds};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::runs::{Lab, RunLength};
-use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
 use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about the data plane in loopback (E21).
@@ -43,7 +43,7 @@ pub const V1: Experiment = Experiment {
         caveat: "0.26 us between cores in three other runs; on a busy machine 0.34 us on one core",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 3] = [
@@ -60,6 +60,27 @@ const TWO_CORES: &str = "memif, two threads, plus: a core each";
 const SHORT: usize = 60;
 const LONG: usize = 1_514;
 
+/// Charts of the times, and of what a core can move.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let ways = [CALL, SOCKETS, MEMIF, TWO_CORES];
+    let chart = |title: &str, ways: &[&str], y, series| FigureChart {
+        title: title.to_owned(),
+        x: ChartAxis::names("between two ends", ways.iter().copied()),
+        y,
+        series,
+    };
+    let times = [("there and back", "there and back"), ("of a burst", "frame of a burst")];
+    let times = times.map(|(name, metric)| bars_of(table, name, (metric, 1.0), ways));
+    // One core moves what both ends on it send and receive.
+    let on_one_core = &ways[..3];
+    let rate = bars_of(table, "rate", ("rate of a core", 1e9), on_one_core.iter().copied());
+    vec![
+        chart("time of a frame", &ways, ChartAxis::logarithmic("ns"), times.into()),
+        chart("rate of a core", on_one_core, ChartAxis::logarithmic("Gbit/s"), vec![rate]),
+    ]
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     if let Err(why) = measure_all(&mut measured, lab.length()) {
@@ -67,13 +88,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
     let table = measured.table("time of frames between two ends", &METRICS);
     let table = table.paper(TWO_CORES, "there and back", 300.0).paper(MEMIF, "rate of a core", 10e9);
-    let chart = FigureChart {
-        title: "time of a frame".to_owned(),
-        x: ChartAxis::names("frames", ["there and back", "of a burst"]),
-        y: ChartAxis::logarithmic("ns"),
-        series: series_of_rows(&table, &["there and back", "frame of a burst"], 1.0, ChartMark::Bars),
-    };
-    Measured { tables: vec![table], charts: vec![chart], notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {

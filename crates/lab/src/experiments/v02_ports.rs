@@ -4,7 +4,7 @@ use super::common::{at_least, series_at};
 use super::links::{Link, PortPair, frame, frame_ns, turn_ns};
 use super::rounds::{Rounds, rounds};
 use super::veth::{ENDS, VethPair};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
@@ -46,7 +46,7 @@ pub const V2: Experiment = Experiment {
         caveat: "15 to 32 times at 1,514 bytes in three other runs",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 4] = [
@@ -98,7 +98,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         Err(why) => {
             let note =
                 format!("Not measured, for want of a pair of virtual interfaces, which root has: {why}");
-            return Measured { tables: Vec::new(), charts: Vec::new(), notes: vec![note] };
+            return Measured { tables: Vec::new(), notes: vec![note] };
         }
     };
     let (mut measured, length) = (Rounds::default(), lab.length());
@@ -111,7 +111,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "x native, bursts",
         26.0,
     );
-    Measured { tables: vec![table], charts: Vec::new(), notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {

@@ -4,14 +4,14 @@ use packet::PacketPool;
 
 use io::traffic::FlowLength;
 
-use super::common::{at_most, series_of_rows};
+use super::common::{at_most, bars_of};
 use super::rounds::{BATCH, Contender, Rounds, differences, rounds};
 use super::y05_chains::{detection, which_rules};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, RuleFiles, RunLength};
-use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
 use crate::verdict::Claim;
 
 /// Published claims about shared byte streams (E23).
@@ -37,7 +37,7 @@ pub const V3: Experiment = Experiment {
         caveat: "reassembly is 2 % of our cycles",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 3] = [
@@ -80,19 +80,26 @@ fn contenders(rules: &RuleFiles) -> Result<Vec<Contender>, String> {
     Ok(contenders)
 }
 
+/// A chart with the bars of the published figure, and each function's.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let ways = table.rows.iter().map(|row| row.name.as_str());
+    vec![FigureChart {
+        title: "cycles of three functions that inspect streams".to_owned(),
+        x: ChartAxis::names("way", ways.clone()),
+        y: ChartAxis::linear("of the cycles with a graph each"),
+        series: vec![bars_of(table, "cycles", ("x apart", 1.0), ways)],
+    }]
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     if let Err(why) = measure_all(&mut measured, lab) {
         measured.fail(APART, RowKind::Baseline, why);
     }
-    let table = measured.table("time of a packet in the functions", &METRICS);
-    let chart = FigureChart {
-        title: "cycles per byte of a packet".to_owned(),
-        x: ChartAxis::names("way", ["cycles per byte"]),
-        y: ChartAxis::linear("cycles"),
-        series: series_of_rows(&table, &["cycles per byte"], 1.0, ChartMark::Bars),
-    };
-    Measured { tables: vec![table], charts: vec![chart], notes: notes(lab.rules()) }
+    let table =
+        measured.table("time of a packet in the functions", &METRICS).paper(TOGETHER, "x apart", 0.75);
+    Measured { tables: vec![table], notes: notes(lab.rules()) }
 }
 
 fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {

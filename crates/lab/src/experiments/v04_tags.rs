@@ -3,13 +3,13 @@
 
 use io::traffic::{FlowLength, FrameBytes, Protocols, TrafficAddresses, TrafficProfile};
 
-use super::common::{at_most, series_of_rows};
+use super::common::{at_most, bars_of};
 use super::rounds::{BATCH, Contender, Rounds, differences, rounds};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::paths::{Player, Tape, compiled};
 use crate::runs::{Lab, RunLength};
-use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
 use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about metadata (E24).
@@ -43,7 +43,7 @@ pub const V4: Experiment = Experiment {
         caveat: "an attribute is read for each packet",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 3] = [
@@ -120,19 +120,28 @@ fn tape(length: RunLength) -> Result<Tape, String> {
     })
 }
 
+/// A chart of what filters cost.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let series = |name, rows: [&str; WAYS.len()]| bars_of(table, name, ("x header", 1.0), rows);
+    vec![FigureChart {
+        title: "time of a packet by the filter of an edge".to_owned(),
+        x: ChartAxis::names("filter", WAYS.map(|way| way.0)),
+        y: ChartAxis::linear("of the time with a header field"),
+        series: vec![
+            series("function by function", WAYS.map(|way| way.0)),
+            series("fast path", WAYS.map(|way| way.1)),
+        ],
+    }]
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     if let Err(why) = measure_all(&mut measured, lab.length()) {
         measured.fail(TAG, RowKind::Faithful, why);
     }
     let table = measured.table("time of a packet in the functions", &METRICS).paper(TAG, "x header", 1.057);
-    let chart = FigureChart {
-        title: "time of a packet by the filter of an edge".to_owned(),
-        x: ChartAxis::names("filter", ["packet"]),
-        y: ChartAxis::linear("ns"),
-        series: series_of_rows(&table, &["packet"], 1.0, ChartMark::Bars),
-    };
-    Measured { tables: vec![table], charts: vec![chart], notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {

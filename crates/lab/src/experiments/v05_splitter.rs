@@ -3,13 +3,13 @@
 
 use io::traffic::FlowLength;
 
-use super::common::{at_least, series_of_rows};
+use super::common::{at_least, bars_of};
 use super::rounds::{BATCH, Contender, Rounds, differences, rounds};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::paths::{Path, Player, Series, Tape, compiled};
 use crate::runs::{Lab, RunLength};
-use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
 use crate::verdict::Claim;
 
 /// Published claims about attributes of content (E25).
@@ -37,7 +37,7 @@ pub const V5: Experiment = Experiment {
                  method, not by URL",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 2] = [
@@ -82,6 +82,18 @@ fn contenders() -> Result<Vec<Contender>, String> {
     ])
 }
 
+/// A chart of what it costs to find out.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let ways = [NEITHER, TAG, INSIDE, SPLITTER];
+    vec![FigureChart {
+        title: "time of a packet by who decides".to_owned(),
+        x: ChartAxis::names("way", ways),
+        y: ChartAxis::linear("of the time with an attribute"),
+        series: vec![bars_of(table, "time", ("x attribute", 1.0), ways)],
+    }]
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     if let Err(why) = measure_all(&mut measured, lab.length()) {
@@ -89,13 +101,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     }
     let table = measured.table("time of a packet in the functions", &METRICS);
     let table = table.paper(SPLITTER, "x attribute", 1.41);
-    let chart = FigureChart {
-        title: "time of a packet by who decides".to_owned(),
-        x: ChartAxis::names("way", ["packet"]),
-        y: ChartAxis::linear("ns"),
-        series: series_of_rows(&table, &["packet"], 1.0, ChartMark::Bars),
-    };
-    Measured { tables: vec![table], charts: vec![chart], notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {

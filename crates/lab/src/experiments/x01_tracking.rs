@@ -4,15 +4,16 @@ use sim::Report;
 
 use super::common::{
     ALARM, BOTH, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, HEADROOM, PACKET, PREDICTED, RSS, SMART_50, SMART_100,
-    STAYS, TUNED_FLOW_MODES, at_least, at_most_of, below_all, in_mode, in_modes, series_at, tuned_for,
+    STAYS, TUNED_FLOW_MODES, at_least, at_most_of, bars_of, below_all, in_mode, in_modes, tuned_for,
     tuned_row,
 };
-use super::{Experiment, Measured, OverviewRow, bases, tuning};
+use super::over_time::{add_column, points_over_time, table_over_time};
+use super::{Experiment, Measured, OverviewRow, Picture, bases, tuning};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::{Lab, RunLength};
 use crate::setup::ScenarioText;
-use crate::table::{CostProfile, FigureTable, ReportGauge, RowKind, RowSubject, TableRow};
+use crate::table::{CostProfile, FigureTable, FigureUnit, ReportGauge, RowKind, RowSubject, TableRow};
 use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about provisioning (S88).
@@ -64,7 +65,7 @@ pub const X1: Experiment = Experiment {
         caveat: "made-up traffic",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -92,20 +93,39 @@ pub fn subjects(id: &str, length: RunLength) -> Vec<RowSubject> {
     published.into_iter().chain(tuning::subjects(id, &bases::tracking_flowlets(length))).collect()
 }
 
-/// Charts of the table. Those over time need the runs.
+/// The modes that are drawn: those of the published figure, and ours.
+const DRAWN: [&str; 5] = [FLOW, SMART_100, SMART_50, FLOWLET, FOLLOWS];
+
+const DEMAND: &str = "demand";
+
+/// Charts with the axes of the published figure, and one of the whole run.
 fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
-    let Some(table) = tables.first() else { return Vec::new() };
-    let modes = [FLOW, SMART_100, SMART_50, FLOWLET, FOLLOWS];
-    let series = |(metric, name): (&str, &str)| {
-        let rows = (0..).zip(modes).map(|(at, mode)| (f64::from(at), mode.to_owned()));
-        series_at(table, (name, ChartMark::Bars), (metric, 1e9), rows)
-    };
-    vec![FigureChart {
-        title: "area between provision and demand, over the whole run".to_owned(),
-        x: ChartAxis::names("mode", modes),
+    let over_time = tables.get(1).into_iter().flat_map(|table| DRAWN.map(|mode| chart(table, mode)));
+    over_time.chain(tables.first().map(areas)).collect()
+}
+
+/// Demand, and the provision of a mode.
+fn chart(table: &FigureTable, mode: &str) -> FigureChart {
+    let of = |metric| points_over_time(table, metric, 1e9);
+    FigureChart {
+        title: mode.to_owned(),
+        x: ChartAxis::linear("time, s"),
+        y: ChartAxis::linear("Gbit/s"),
+        series: vec![
+            ChartSeries::new(DEMAND, ChartMark::Reference, of(DEMAND)),
+            ChartSeries::new("provision", ChartMark::Line, of(mode)),
+        ],
+    }
+}
+
+fn areas(table: &FigureTable) -> FigureChart {
+    let series = |(metric, name): (&str, &str)| bars_of(table, name, (metric, 1e9), DRAWN);
+    FigureChart {
+        title: "area between demand and provision".to_owned(),
+        x: ChartAxis::names("mode", DRAWN),
         y: ChartAxis::linear("Gbit"),
         series: [("over", "too much"), ("under", "too little")].map(series).into(),
-    }]
+    }
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
@@ -118,11 +138,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         &subjects("X1", lab.length()),
     );
     table.rows.extend(oracle_row(lab, &setup, GAUGES));
-    let charts =
-        [FLOWLET, FLOW, SMART_100, SMART_50, FOLLOWS].iter().filter_map(|mode| chart(lab, &setup, mode));
     Measured {
-        charts: charts.collect(),
-        tables: vec![table],
+        tables: [table].into_iter().chain(provision_over_time(lab, &setup)).collect(),
         notes: [
             "The oracle knows each interval's demand in advance and runs the fewest units that \
              can carry it."
@@ -136,7 +153,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "`following flow` and similar rows are baselines on units that follow demand, an \
              improvement of ours."
                 .to_owned(),
-            "The figure shows seed 1.".to_owned(),
+            "The figure shows seed 1 over time, as the paper shows one run.".to_owned(),
         ]
         .into_iter()
         .chain(tuning::notes("X1"))
@@ -164,27 +181,17 @@ fn perfect(report: &std::sync::Arc<Report>) -> Report {
     perfect
 }
 
-/// Demand and provision of seed 1.
-fn chart(lab: &mut Lab<'_>, setup: &ScenarioText, mode: &str) -> Option<FigureChart> {
-    let runs = lab.run(&[&in_mode(setup, mode).setup]);
-    let report = runs.first()?.first()?.as_ref().ok()?;
-    let over_time = |of: fn(&protocol::metering::Interval) -> f64| {
-        let middle = |interval: &protocol::metering::Interval| {
-            (interval.start_ns + interval.length_ns / 2) as f64 * 1e-9
-        };
-        report
-            .intervals
-            .iter()
-            .map(move |interval| (middle(interval), of(interval) * 1e-9))
-            .collect::<Vec<_>>()
-    };
-    Some(FigureChart {
-        title: mode.to_owned(),
-        x: ChartAxis::linear("time, s"),
-        y: ChartAxis::linear("Gbit/s"),
-        series: vec![
-            ChartSeries::new("demand", ChartMark::Reference, over_time(|interval| interval.demand_bps)),
-            ChartSeries::new("provision", ChartMark::Line, over_time(|interval| interval.provisioned_bps)),
-        ],
-    })
+/// Returns demand and provision over time; `None` if a run failed.
+fn provision_over_time(lab: &mut Lab<'_>, setup: &ScenarioText) -> Option<FigureTable> {
+    let setups = DRAWN.map(|mode| in_mode(setup, mode).setup);
+    let runs = lab.run(&setups.each_ref());
+    let reports = runs.iter().map(|runs| runs.first()?.as_ref().ok());
+    let reports = reports.collect::<Option<Vec<_>>>()?;
+    let mut table = table_over_time("demand and provision", reports.first()?);
+    let unit = FigureUnit::BitsPerSecond;
+    add_column(&mut table, (DEMAND, unit), reports.first()?, |interval| interval.demand_bps);
+    for (mode, report) in DRAWN.into_iter().zip(reports) {
+        add_column(&mut table, (mode, unit), report, |interval| interval.provisioned_bps);
+    }
+    Some(table)
 }

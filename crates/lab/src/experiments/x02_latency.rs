@@ -7,7 +7,7 @@ use super::common::{
     paper, percentile_boxes, series_at, show, strict, tuned_for, up_and_down,
 };
 use super::x01_tracking::subjects;
-use super::{Experiment, Measured, OverviewRow, tuning};
+use super::{Experiment, Measured, OverviewRow, Picture, tuning};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::gauges;
 use crate::runs::{Lab, RunLength};
@@ -90,7 +90,7 @@ pub const X2: Experiment = Experiment {
                  baseline is as good (p99 1.0 us)",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -229,7 +229,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     )
     .with_ratio("p75 x flowlet", "p75", FLOWLET);
     Measured {
-        charts: Vec::new(),
         tables: vec![by_mode, sweep, servers, measured_here],
         notes: [
             "All tables but the first measure the first second of the workload, whatever its \

@@ -2,16 +2,16 @@
 
 use super::bases;
 use super::common::{
-    FLOW, FLOW_MODES, FLOWLET, FOLLOWS, SMART_50, SMART_100, TUNED_FLOW_MODES, at_most, below, below_all,
-    in_mode, in_modes, series_at, tuned_for,
+    FLOW, FLOW_MODES, FLOWLET, FOLLOWS, SMART_50, SMART_100, TUNED_FLOW_MODES, at_most, bars_of, below,
+    below_all, in_mode, series_at, tuned_for,
 };
-use super::x01_tracking::{MODES, oracle_row, subjects};
-use super::{Experiment, Measured, OverviewRow, tuning};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::x01_tracking::{oracle_row, subjects};
+use super::{Experiment, Measured, OverviewRow, Picture, tuning};
+use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::gauges;
-use crate::runs::Lab;
+use crate::runs::{Lab, RunResult};
 use crate::setup::ScenarioText;
-use crate::table::{CostProfile, FigureTable, ReportGauge};
+use crate::table::{CostProfile, FigureTable, FigureUnit, ReportGauge, RowKind, TableMetric, TableRow};
 use crate::verdict::{Claim, ClaimFinding};
 
 /// Published claims about utilisation (S92).
@@ -72,28 +72,54 @@ pub const X3: Experiment = Experiment {
         caveat: "units are filled to 98 %",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] =
     &[&gauges::OVERLOADED, &gauges::UNDERLOADED, &gauges::UNITS, &gauges::UNIT_SECONDS, &gauges::OVER_ORACLE];
 
-/// Charts of the table. The distribution of loads needs the runs.
+/// The modes that are drawn: those of the published figure, and ours.
+const DRAWN: [&str; 5] = [FLOW, SMART_100, SMART_50, FLOWLET, FOLLOWS];
+
+/// Loads at which the distribution is read, in percent: up to here, in steps of this.
+const LOAD_MAX: u32 = 200;
+const LOAD_STEP: usize = 5;
+
+/// Charts: the distribution, as published, and what lies outside the limits.
 fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
-    let Some(table) = tables.first() else { return Vec::new() };
-    let modes = [FLOW, SMART_100, SMART_50, FLOWLET, FOLLOWS];
-    let series = |(metric, name): (&str, &str)| {
-        let rows = (0..).zip(modes).map(|(at, mode)| (f64::from(at), mode.to_owned()));
-        series_at(table, (name, ChartMark::Bars), (metric, 0.01), rows)
-    };
-    vec![FigureChart {
-        title: "loads of units in intervals of 100 ms".to_owned(),
-        x: ChartAxis::names("mode", modes),
+    let distribution = tables.get(1).map(distribution_chart);
+    distribution.into_iter().chain(tables.first().map(limits_chart)).collect()
+}
+
+fn limits_chart(table: &FigureTable) -> FigureChart {
+    let series = |(metric, name): (&str, &str)| bars_of(table, name, (metric, 0.01), DRAWN);
+    FigureChart {
+        title: "units' intervals of 100 ms outside the limits".to_owned(),
+        x: ChartAxis::names("mode", DRAWN),
         y: ChartAxis::linear("% of units' intervals"),
         series: [("above 100 %", "overloaded: above 100 %"), ("below 50 %", "underloaded: below 50 %")]
             .map(series)
             .into(),
-    }]
+    }
+}
+
+fn distribution_chart(table: &FigureTable) -> FigureChart {
+    let loads: Vec<(f64, String)> = loads().map(|load| (f64::from(load), load_name(load))).collect();
+    let series = |mode| series_at(table, (mode, ChartMark::Line), (mode, 0.01), loads.clone());
+    FigureChart {
+        title: "load of units in intervals of 100 ms".to_owned(),
+        x: ChartAxis::linear("load, % of what a unit can do"),
+        y: ChartAxis::linear("% of units' intervals with at most this load"),
+        series: DRAWN.map(series).into(),
+    }
+}
+
+fn loads() -> impl Iterator<Item = u32> {
+    (0..=LOAD_MAX).step_by(LOAD_STEP)
+}
+
+fn load_name(load: u32) -> String {
+    format!("{load} %")
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
@@ -107,40 +133,41 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     );
     table.rows.extend(oracle_row(lab, &setup, GAUGES));
     Measured {
-        charts: vec![chart(lab, &setup)],
-        tables: vec![table],
-        notes: [
-            "A unit's load is its assigned work in an interval divided by its capacity while it \
+        tables: vec![table, distribution(lab, &setup)],
+        notes: ["A unit's load is its assigned work in an interval divided by its capacity while it \
              was ready. The first interval does not count."
-                .to_owned(),
-            "The figure shows all seeds.".to_owned(),
-        ]
+            .to_owned()]
         .into_iter()
         .chain(tuning::notes("X3"))
         .collect(),
     }
 }
 
-/// Share of units' intervals with at most a load.
-fn chart(lab: &mut Lab<'_>, setup: &ScenarioText) -> FigureChart {
-    let subjects = in_modes(setup, &MODES);
-    let series = subjects.iter().map(|subject| {
-        let runs = lab.run(&[&in_mode(setup, &subject.name).setup]);
-        let reports = runs.iter().flatten().filter_map(|run| run.as_ref().ok());
-        let intervals = reports.flat_map(|report| gauges::intervals(report));
-        let mut loads: Vec<f64> =
-            intervals.flat_map(|interval| interval.utilisation.iter().map(|u| u.1)).collect();
+/// Returns the share of units' intervals with at most a load, by mode.
+fn distribution(lab: &mut Lab<'_>, setup: &ScenarioText) -> FigureTable {
+    let setups = DRAWN.map(|mode| in_mode(setup, mode).setup);
+    let runs = lab.run(&setups.each_ref());
+    // The loads of each run, in order; none of a mode that had a run fail.
+    let of_run = |run: &RunResult| {
+        let intervals = gauges::intervals(run.as_ref().ok()?);
+        let loads = intervals.iter().flat_map(|interval| interval.utilisation.iter().map(|unit| unit.1));
+        let mut loads: Vec<f64> = loads.collect();
         loads.sort_by(f64::total_cmp);
-        let share = |percent: usize| {
-            let at = (loads.len() * percent / 100).min(loads.len().saturating_sub(1));
-            loads.get(at).map(|&load| (load * 100.0, percent as f64))
-        };
-        ChartSeries::new(&subject.name, ChartMark::Line, (0..=100).filter_map(share).filter(|p| p.0 <= 300.0))
-    });
-    FigureChart {
-        title: "load of units in intervals".to_owned(),
-        x: ChartAxis::linear("load, % of what a unit can do"),
-        y: ChartAxis::linear("share of units' intervals with at most this load, %"),
-        series: series.collect(),
+        Some(loads)
+    };
+    let of_mode = |runs: &Vec<RunResult>| runs.iter().map(of_run).collect::<Option<Vec<_>>>();
+    let modes: Vec<Vec<Vec<f64>>> = runs.iter().map(|runs| of_mode(runs).unwrap_or_default()).collect();
+    let row = |load: u32| {
+        let limit = f64::from(load) * 0.01;
+        let share =
+            |loads: &Vec<f64>| loads.partition_point(|&load| load <= limit) as f64 / loads.len() as f64;
+        let shares = modes.iter().map(|runs| runs.iter().map(share).collect());
+        TableRow::of(load_name(load), RowKind::Baseline, shares.collect())
+    };
+    FigureTable {
+        title: "units' intervals with at most this load".to_owned(),
+        profile: CostProfile::Paper,
+        metrics: DRAWN.map(|name| TableMetric { name, unit: FigureUnit::Share }).into(),
+        rows: loads().map(row).collect(),
     }
 }

@@ -1,8 +1,8 @@
 //! X4: how many more occasions for a choice flowlets bring.
 
-use super::common::{FLOWLET, in_mode, paper, show, up_and_down};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::common::{FLOWLET, bars_of, in_mode, paper, show, up_and_down};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
 use crate::setup::ScenarioText;
@@ -49,7 +49,7 @@ pub const X4: Experiment = Experiment {
         caveat: "fitted, so it shows nothing",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const TRACES: [&str; 2] = ["W-A", "W-B"];
@@ -57,6 +57,20 @@ const GAPS: [&str; 2] = ["100us", "500us"];
 
 fn row(trace: &str, gap: &str) -> String {
     format!("{trace}, T = {gap}")
+}
+
+/// A chart of both traces.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let series = |gap: &str| {
+        bars_of(table, &format!("T = {gap}"), ("flowlets per flow", 1.0), TRACES.map(|trace| row(trace, gap)))
+    };
+    vec![FigureChart {
+        title: "flowlets per flow".to_owned(),
+        x: ChartAxis::names("trace", TRACES),
+        y: ChartAxis::linear("flowlets per flow"),
+        series: GAPS.map(series).into(),
+    }]
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
@@ -79,15 +93,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     )
     .paper(&row("W-B", "100us"), "flowlets per flow", 5.18)
     .paper(&row("W-B", "500us"), "flowlets per flow", 4.66);
-    let chart = FigureChart {
-        title: "flowlets per flow".to_owned(),
-        x: ChartAxis::names("trace", TRACES),
-        y: ChartAxis::logarithmic("flowlets per flow"),
-        series: GAPS.iter().map(|gap| bars(&table, gap)).collect(),
-    };
     Measured {
         tables: vec![table],
-        charts: vec![chart],
         notes: vec![
             "The number is a property of the trace. The papers' traces are not public, and ours \
              are fitted to the published bursts per flow at T = 500 us (S99). So only the order \
@@ -99,12 +106,4 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "A short run sees only a part of each long flow.".to_owned(),
         ],
     }
-}
-
-fn bars(table: &FigureTable, gap: &str) -> ChartSeries {
-    let heights = (0..).zip(TRACES).filter_map(|(place, trace)| {
-        let found = table.get(&row(trace, gap), "flowlets per flow")?;
-        Some((f64::from(place), found.median))
-    });
-    ChartSeries::new(format!("T = {gap}"), ChartMark::Bars, heights)
 }

@@ -7,7 +7,7 @@ use super::common::{
     BOTH, FEW_COPIES, FLOWLET, PREDICTED, PUSHED, STAYS, as_fast_as, at_least, at_most_of, drops_no_more,
     flat, in_mode, paper, percentile_boxes, series_at, show, tuned_row,
 };
-use super::{Experiment, Measured, OverviewRow, tuning};
+use super::{Experiment, Measured, OverviewRow, Picture, tuning};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
@@ -88,7 +88,7 @@ pub const X5: Experiment = Experiment {
         caveat: "the rate decides, and is not published",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -256,7 +256,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let by_rate = by_rate(lab, rates);
     let real = real::measure(lab.length());
     Measured {
-        charts: Vec::new(),
         notes: [
             "External store: states are read when a flowlet begins and written when the flow \
              falls silent; naive: before and after every packet. Both are simulated, over a link \

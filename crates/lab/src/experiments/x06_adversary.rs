@@ -5,7 +5,7 @@ use super::common::{
     ALARM, BOTH, PREDICTED, PUSHED, STAYS, at_most_of, drops_no_more, faster, in_mode, series_at, show,
     strict, tuned_row,
 };
-use super::{Experiment, Measured, OverviewRow, tuning};
+use super::{Experiment, Measured, OverviewRow, Picture, tuning};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
@@ -66,7 +66,7 @@ pub const X6: Experiment = Experiment {
         caveat: "our medians are already at 0.44 us",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -122,7 +122,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let title = "sensitivity: strict servers of 1 Gbit/s in place of quotas";
     let servers = FigureTable::measure(lab, title, CostProfile::Paper, GAUGES, &subjects(&strict(base)));
     Measured {
-        charts: Vec::new(),
         tables: vec![by_quota, servers],
         notes: [
             "An adversary sends 20 packets in addition to each of its bursts, within 20 us of the \

@@ -2,7 +2,7 @@
 
 use super::bases;
 use super::common::{BOTH, NO_MORE, PREDICTED, at_most_of, below, faster, in_mode, series_at};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
@@ -38,7 +38,7 @@ pub const X10: Experiment = Experiment {
         caveat: "",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -85,7 +85,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .collect();
     subjects.extend([PREDICTED, BOTH].map(|mode| in_mode(&base, mode)));
     let table = FigureTable::measure(lab, "by B", CostProfile::Paper, GAUGES, &subjects);
-    Measured { tables: vec![table], charts: Vec::new(), notes: Vec::new() }
+    Measured { tables: vec![table], notes: Vec::new() }
 }
 
 /// Charts with the axes of the published figure.

@@ -4,7 +4,7 @@ use super::common::{
     BOTH, FEW_COPIES, FLOWLET, PUSHED, STAYS, drops_no_more, faster, in_mode, paper, predicted, series_at,
     show, up_and_down,
 };
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
@@ -50,7 +50,7 @@ pub const X11: Experiment = Experiment {
         caveat: "the published figures contradict each other",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -145,7 +145,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .collect();
     let with_cost =
         FigureTable::measure(lab, "units that spend time on messages", CostProfile::Paper, GAUGES, &costly);
-    Measured { charts: Vec::new(), tables: vec![table, with_cost], notes: notes() }
+    Measured { tables: vec![table, with_cost], notes: notes() }
 }
 
 fn notes() -> Vec<String> {

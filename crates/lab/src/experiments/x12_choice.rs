@@ -6,8 +6,8 @@ use std::time::Instant;
 use packet::{FlowHasher, FlowKey, split_mix};
 use protocol::dispatcher::{Config, Dispatcher, DispatcherOutput, PacketArrival};
 
-use super::common::{at_most, show};
-use super::{Experiment, Measured, OverviewRow, no_charts};
+use super::common::{at_most, series_at, show};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::runs::{Lab, RunLength};
 use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableMetric, TableRow};
@@ -49,7 +49,7 @@ pub const X12: Experiment = Experiment {
         caveat: "time on one machine",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 4] = [
@@ -83,6 +83,29 @@ const ROUNDS: usize = 301;
 
 /// Packets of a round for each choice of a linear scan, which takes longer.
 const PACKETS_PER_SCAN: u32 = 10;
+
+/// A chart of times by the number of units. The paper has one time, for no number in particular.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let series = |(name, row, metric): (&str, &str, &str)| {
+        let rows = UNITS.map(|units| (f64::from(units), format!("{row}, {units} units")));
+        series_at(table, (name, ChartMark::Line), (metric, 1.0), rows)
+    };
+    let published = UNITS.map(|units| (f64::from(units), 1e3));
+    let published = ChartSeries::new("published, for a flowlet", ChartMark::Reference, published);
+    let measured = [
+        ("first packet of a flowlet", "router", "first packet"),
+        ("of that, the choice", "router", "choice"),
+        ("choice by a linear scan", "linear scan", "choice"),
+        ("later packet", "router", "later packet"),
+    ];
+    vec![FigureChart {
+        title: "time of a packet in the dispatcher".to_owned(),
+        x: ChartAxis::logarithmic("units"),
+        y: ChartAxis::linear("ns"),
+        series: [published].into_iter().chain(measured.map(series)).collect(),
+    }]
+}
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let packets = match lab.length() {
@@ -118,25 +141,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         metrics: METRICS.to_vec(),
         rows,
     };
-    let series = |name: &str, metric: &str| {
-        let points = (0..).zip(UNITS).filter_map(|(place, units)| {
-            Some((f64::from(place), table.get(&format!("{name}, {units} units"), metric)?.median))
-        });
-        ChartSeries::new(format!("{name}, {metric}"), ChartMark::Bars, points)
-    };
-    let chart = FigureChart {
-        title: "time of a packet in the dispatcher".to_owned(),
-        x: ChartAxis::names("units", UNITS.map(|units| units.to_string())),
-        y: ChartAxis::linear("ns"),
-        series: vec![
-            series("router", "later packet"),
-            series("router", "first packet"),
-            series("linear scan", "choice"),
-        ],
-    };
     Measured {
         tables: vec![table],
-        charts: vec![chart],
         notes: vec![
             "Times are measured on this machine and depend on its other work; figures differ from \
              run to run."

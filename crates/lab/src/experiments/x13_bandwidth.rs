@@ -3,7 +3,7 @@
 use super::common::{
     FLOWLET, NO_MORE, at_most_of, few_copies, flat, in_mode, paper, predicted, series_at, show,
 };
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
@@ -39,7 +39,7 @@ pub const X13: Experiment = Experiment {
         caveat: "published: 13 to 22 bits per flowlet",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const GAUGES: &[&ReportGauge] = &[
@@ -154,7 +154,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         table = table.paper(&row(name, WEIGHTED), "states", published_bps);
     }
     Measured {
-        charts: Vec::new(),
         tables: vec![table],
         notes: vec![
             "Only bytes of states count, not headers of messages.".to_owned(),

@@ -8,9 +8,9 @@ use sim::workload::Packets;
 use sim::{Report, Scenario};
 
 use super::bases;
-use super::common::{FLOWLET, in_mode, show};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::common::{FLOWLET, bars_of, in_mode, show};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::gauges;
 use crate::runs::Lab;
 use crate::table::{CostProfile, FigureTable, FigureUnit, RowKind, TableCell, TableMetric, TableRow};
@@ -51,7 +51,7 @@ pub const X14: Experiment = Experiment {
         caveat: "price set on another seed",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 4] = [
@@ -163,6 +163,22 @@ fn handovers_share(report: &Report) -> f64 {
     late + bytes as f64 / report.workload.bytes.max(1) as f64
 }
 
+/// A chart of all tariffs.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let tariffs = table.rows.iter().map(|row| row.name.as_str());
+    let series =
+        |(name, metric): (&str, TableMetric)| bars_of(table, name, (metric.name, 1.0), tariffs.clone());
+    let [work, packets_work, ..] = METRICS;
+    let series = [("of all work", work), ("of the packets' work alone", packets_work)].map(series);
+    vec![FigureChart {
+        title: "what a tenant pays".to_owned(),
+        x: ChartAxis::names("tariff", tariffs.clone()),
+        y: ChartAxis::linear("paid, as a multiple of the price"),
+        series: series.into(),
+    }]
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let setup = in_mode(&bases::tracking(lab.length()), FLOWLET).setup;
     let tuning = lab.run_seed(&setup, TUNING_SEED);
@@ -201,21 +217,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     if let Some(row) = table.rows.first_mut() {
         row.failures = failures;
     }
-    let points = (0..)
-        .zip(&table.rows)
-        .filter_map(|(place, row)| Some((f64::from(place), table.get(&row.name, METRICS[0].name)?.median)));
-    let chart = FigureChart {
-        title: "what a tenant pays".to_owned(),
-        x: ChartAxis::names(
-            "tariff",
-            ["packets", "packets, dearer", "and flowlets", "machines, s", "machines, h", "functions"],
-        ),
-        y: ChartAxis::linear("paid, as a multiple of the price of the work done"),
-        series: vec![ChartSeries::new("paid", ChartMark::Bars, points)],
-    };
     Measured {
         tables: vec![table],
-        charts: vec![chart],
         notes: vec![
             format!(
                 "Prices are set with seed {TUNING_SEED}, which no experiment measures. Per \

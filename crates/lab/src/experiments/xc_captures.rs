@@ -3,10 +3,11 @@
 use std::path::Path;
 
 use super::common::{
-    BOTH, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, NO_MORE, RSS, SMART_50, SMART_100, STAYS, drops_no_more,
-    in_modes, paper, percentile_chart, show,
+    BOTH, FLOW, FLOW_MODES, FLOWLET, FOLLOWS, NO_MORE, RSS, SMART_50, SMART_100, STAYS, bars_of,
+    drops_no_more, in_modes, paper, show,
 };
-use super::{Experiment, Measured, OverviewRow, no_charts};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::gauges;
 use crate::runs::{Lab, RunLength};
 use crate::setup::ScenarioText;
@@ -53,7 +54,7 @@ pub const XC: Experiment = Experiment {
         caveat: "captures are short",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const MODES: [&str; 8] = [FLOWLET, FLOW, SMART_100, SMART_50, RSS, FOLLOWS, STAYS, BOTH];
@@ -113,6 +114,18 @@ fn faster(
 /// The rate that captures are brought to, in bits per second.
 const RATE_BPS: f64 = 4e9;
 
+/// A chart of latency by mode, as X2 has it of made-up traffic, for the first capture.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let series = |metric| bars_of(table, metric, (metric, 1e3), MODES);
+    vec![FigureChart {
+        title: format!("latency by mode, {}", table.title),
+        x: ChartAxis::names("mode", MODES),
+        y: ChartAxis::logarithmic("latency at the unit, us"),
+        series: ["p50", "p75", "p99", "p99.9"].map(series).into(),
+    }]
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut notes = vec![
         "A capture is sped up to take a second (2 s with --full) and repeated. Enough copies for \
@@ -137,7 +150,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             Err(why) => notes.push(format!("left out: {why}")),
         }
     }
-    Measured { charts: tables.first().map(percentile_chart).into_iter().collect(), tables, notes }
+    Measured { tables, notes }
 }
 
 /// The scenario of a capture, and what was made of it, in words.

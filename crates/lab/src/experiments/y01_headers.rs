@@ -2,7 +2,7 @@
 
 use super::common::{at_most, below, series_at};
 use super::rounds::{BATCH, Contender, Rounds, differences, rounds};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::paths::{Functions, Fused, Player, Shortcut, Tape};
 use crate::runs::{Lab, RunLength};
@@ -86,7 +86,7 @@ pub const Y1: Experiment = Experiment {
                  {0|consolidated, 3 rewriters|x apart}",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 7] = [
@@ -169,7 +169,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let table = [(2, 0.591), (3, 0.423)].into_iter().fold(table, |table, (count, share)| {
         table.paper(&row(CONSOLIDATED, count, BALANCERS), "x apart", share)
     });
-    Measured { tables: vec![table], charts: Vec::new(), notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {

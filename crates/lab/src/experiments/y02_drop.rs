@@ -1,9 +1,9 @@
 //! Y2: what packets cost that are dropped, by where in the chain. Measured, not simulated.
 
-use super::common::{NO_MORE, at_most, at_most_of};
-use super::rounds::{BATCH, Contender, Rounds, point, rounds};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::common::{NO_MORE, at_most, at_most_of, bars_of};
+use super::rounds::{BATCH, Contender, Rounds, rounds};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
@@ -59,7 +59,7 @@ pub const Y2: Experiment = Experiment {
         caveat: "monitors count what is dropped",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 5] = [
@@ -109,8 +109,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         measured.fail(&row(PLAIN, 1, REWRITERS), RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet that is dropped", &METRICS);
-    let charts = vec![chart(&table)];
-    Measured { tables: vec![table], charts, notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {
@@ -185,20 +184,24 @@ fn drop_all(
     Ok((Dropped { ns: dropped.per_packet(), followed }, never.per_packet()))
 }
 
-fn chart(table: &FigureTable) -> FigureChart {
+/// Charts of the firewall's places, as published.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
     let series = |path: &str, others: &str| {
-        let points = (0..)
-            .zip(PLACES)
-            .filter_map(|(at, place)| point(table, &row(path, place, others), "dropped", f64::from(at)));
-        ChartSeries::new(format!("{path}, {others}"), ChartMark::Bars, points)
+        bars_of(
+            table,
+            &format!("{path}, {others}"),
+            ("dropped", 1.0),
+            PLACES.map(|place| row(path, place, others)),
+        )
     };
     let all = OTHERS.iter().flat_map(|others| [series(PLAIN, others), series(CONSOLIDATED, others)]);
-    FigureChart {
+    vec![FigureChart {
         title: "time of a packet that is dropped".to_owned(),
-        x: ChartAxis::names("the firewall's place", PLACES.map(|place| place.to_string())),
+        x: ChartAxis::names("the firewall's place of 3", PLACES.map(|place| place.to_string())),
         y: ChartAxis::linear("ns"),
         series: all.collect(),
-    }
+    }]
 }
 
 fn notes() -> Vec<String> {

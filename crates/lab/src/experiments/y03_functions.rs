@@ -7,7 +7,7 @@ use runtime::two_cores::TwoCores;
 use super::common::{NO_MORE, at_most, series_at};
 use super::rounds::{BATCH, Contender, Rounds, rounds};
 use super::y03_break_even::{self as break_even, ALONE, IN_GROUPS, NOTHING, Trials};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::paths::{Functions, Player, Tape};
 use crate::runs::{Lab, RunLength};
@@ -75,7 +75,7 @@ pub const Y3: Experiment = Experiment {
         caveat: "two cores: two thirds is the bound for 3",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 5] = [
@@ -134,7 +134,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let table = table.paper(&row(BESIDE, 3, STEPS[1]), "x in order", 0.41);
     let pays = pays
         .table("cost of two cores, and the length of a function from which they pay", &break_even::METRICS);
-    Measured { tables: vec![table, pays], charts: Vec::new(), notes: notes() }
+    Measured { tables: vec![table, pays], notes: notes() }
 }
 
 /// Chains by number and length of their functions.

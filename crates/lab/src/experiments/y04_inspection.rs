@@ -5,14 +5,14 @@ use std::time::Instant;
 use graph::Graph;
 use io::traffic::FlowLength;
 
-use super::common::at_most;
-use super::rounds::{BATCH, Rounds, point, rounds};
+use super::common::{at_most, series_of_rows};
+use super::rounds::{BATCH, Rounds, rounds};
 use super::y05_chains::{detection, monitor, which_rules};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::paths::{Functions, Path, Player, Tape, differing};
 use crate::runs::{Lab, RuleFiles, RunLength};
-use crate::table::{FigureUnit, RowKind, TableMetric};
+use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
 use crate::verdict::Claim;
 
 /// Published claims about inspection with a monitor (B33).
@@ -37,7 +37,7 @@ pub const Y4: Experiment = Experiment {
         caveat: "search dominates",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 6] = [
@@ -63,24 +63,25 @@ fn functions(rules: &RuleFiles) -> Functions {
         .fold(Functions::new(FLOWS_MAX), |functions, (name, config)| functions.with(name, config))
 }
 
+/// A chart of a packet's time, and where it goes.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let parts = ["packet", "detection", "monitor", "all else"];
+    vec![FigureChart {
+        title: "where a packet's time goes".to_owned(),
+        x: ChartAxis::names("part", parts),
+        y: ChartAxis::logarithmic("ns"),
+        series: series_of_rows(table, &parts, 1.0, ChartMark::Bars),
+    }]
+}
+
 fn measure(lab: &mut Lab<'_>) -> Measured {
     let mut measured = Rounds::default();
     if let Err(why) = measure_all(&mut measured, lab) {
         measured.fail(PLAIN, RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet in the functions, and where it goes", &METRICS);
-    let series = |metric: &str| {
-        let points =
-            (0..).zip(WAYS).filter_map(|(place, way)| point(&table, way.0, metric, f64::from(place)));
-        ChartSeries::new(metric, ChartMark::Bars, points)
-    };
-    let chart = FigureChart {
-        title: "where a packet's time goes".to_owned(),
-        x: ChartAxis::names("way", WAYS.map(|way| way.0)),
-        y: ChartAxis::linear("ns"),
-        series: ["detection", "monitor", "all else"].map(series).into(),
-    };
-    Measured { tables: vec![table], charts: vec![chart], notes: notes(lab.rules()) }
+    Measured { tables: vec![table], notes: notes(lab.rules()) }
 }
 
 fn measure_all(measured: &mut Rounds, lab: &Lab<'_>) -> Result<(), String> {

@@ -4,10 +4,10 @@ use std::path::{Path as FilePath, PathBuf};
 
 use io::traffic::FlowLength;
 
-use super::common::at_most;
-use super::rounds::{BATCH, Rounds, point, rounds};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::common::{at_most, bars_of};
+use super::rounds::{BATCH, Rounds, rounds};
+use super::{Experiment, Measured, OverviewRow, Picture};
+use crate::chart::{ChartAxis, FigureChart};
 use crate::paths::{Functions, Path, Player, Series, Shortcut, Tape, differing};
 use crate::runs::{Lab, RuleFiles, RunLength};
 use crate::table::{FigureTable, FigureUnit, RowKind, TableMetric};
@@ -47,7 +47,7 @@ pub const Y5: Experiment = Experiment {
         caveat: "p99 is that of new flows",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 9] = [
@@ -230,9 +230,8 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         }
     }
     let table = measured.table("time of packets in the functions", &METRICS);
-    let charts = vec![chart(&table)];
     let notes = notes(lab);
-    Measured { tables: vec![table], charts, notes }
+    Measured { tables: vec![table], notes }
 }
 
 fn measure_chain(measured: &mut Rounds, name: &str, lab: &Lab<'_>) -> Result<(), String> {
@@ -287,23 +286,24 @@ fn measure_chain(measured: &mut Rounds, name: &str, lab: &Lab<'_>) -> Result<(),
     Ok(())
 }
 
-fn chart(table: &FigureTable) -> FigureChart {
-    let chains = [(FIRST, LONG), (FIRST, MICE), (SECOND, LONG), (SECOND, MICE)];
-    let series = |way: &str| {
-        let points = (0..).zip(chains).filter_map(|(place, (chain, traffic))| {
-            point(table, &row(way, chain, traffic), "packet", f64::from(place))
-        });
-        ChartSeries::new(way, ChartMark::Bars, points)
+/// Charts of both chains, with made-up traffic.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let Some(table) = tables.first() else { return Vec::new() };
+    let places = [(FIRST, LONG), (FIRST, MICE), (SECOND, LONG), (SECOND, MICE)];
+    let chart = |(metric, title): (&str, &str)| {
+        let series =
+            |way| bars_of(table, way, (metric, 1e3), places.map(|(chain, traffic)| row(way, chain, traffic)));
+        FigureChart {
+            title: title.to_owned(),
+            x: ChartAxis::names(
+                "chain and traffic",
+                places.map(|(chain, traffic)| format!("{chain}, {traffic}")),
+            ),
+            y: ChartAxis::logarithmic("latency of a batch, us"),
+            series: [PLAIN, APART, CONSOLIDATED, STATIC, CACHE].map(series).into(),
+        }
     };
-    FigureChart {
-        title: "time of a packet in the functions".to_owned(),
-        x: ChartAxis::names(
-            "chain and traffic",
-            chains.map(|(chain, traffic)| format!("{chain}, {traffic}")),
-        ),
-        y: ChartAxis::linear("ns"),
-        series: [PLAIN, APART, CONSOLIDATED, STATIC, CACHE].map(series).into(),
-    }
+    [("p50", "median"), ("p99", "tail (99th percentile)")].map(chart).into()
 }
 
 /// Describes the rules that inspect packets.

@@ -2,9 +2,8 @@
 
 use conformance::{GraphForm, GraphTrial, LineShape, TrialStep, Witness, built_in};
 
-use super::rounds::{Rounds, point};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
+use super::rounds::Rounds;
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::paths::{Path, Player, Shortcut, differing};
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureUnit, RowKind, TableMetric};
@@ -46,7 +45,7 @@ pub const Y6: Experiment = Experiment {
         caveat: "",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::None("nothing may differ, and a synthesis is there to show that differences are found"),
 };
 
 const METRICS: [TableMetric; 5] = [
@@ -77,18 +76,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         }
     }
     let table = measured.table("what is other than with the plain chain", &METRICS);
-    let series = |metric: &str| {
-        let rows = (0..).zip([OURS, SYNTHESIS]);
-        let points = rows.filter_map(|(place, row)| point(&table, row, metric, f64::from(place)));
-        ChartSeries::new(metric, ChartMark::Bars, points)
-    };
-    let chart = FigureChart {
-        title: "what differs from the plain chain".to_owned(),
-        x: ChartAxis::names("way", [OURS, SYNTHESIS]),
-        y: ChartAxis::linear("packets"),
-        series: vec![series("packets that differ")],
-    };
-    Measured { tables: vec![table], charts: vec![chart], notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 /// Plays runs through both chains, and through a synthesis, which knows no events. Returns the

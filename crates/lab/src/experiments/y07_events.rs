@@ -2,7 +2,7 @@
 
 use super::common::{at_most_of, below, series_at};
 use super::rounds::{BATCH, Contender, Rounds, rounds};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::paths::{Functions, Player, Sent, Shortcut, Tape, differing};
 use crate::runs::{Lab, RunLength};
@@ -59,7 +59,7 @@ pub const Y7: Experiment = Experiment {
                  events/s",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 5] = [
@@ -185,7 +185,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         measured.fail(&row(PLAIN, 0), RowKind::Baseline, why);
     }
     let table = measured.table("time of a packet in the functions, and of a command", &METRICS);
-    Measured { tables: vec![table], charts: Vec::new(), notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 fn measure_all(measured: &mut Rounds, length: RunLength) -> Result<(), String> {

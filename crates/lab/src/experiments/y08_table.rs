@@ -6,7 +6,7 @@ use packet::{Packet, PacketPool, Side, split_mix};
 
 use super::common::{at_most, below, series_at};
 use super::rounds::{BATCH, Rounds};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::paths::{Functions, Path};
 use crate::runs::{Lab, RunLength};
@@ -52,7 +52,7 @@ pub const Y8: Experiment = Experiment {
         caveat: "",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 2] = [
@@ -107,7 +107,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         }
     }
     let table = measured.table("packets that leave the fast path, once every flow has been seen", &METRICS);
-    Measured { tables: vec![table], charts: Vec::new(), notes: notes() }
+    Measured { tables: vec![table], notes: notes() }
 }
 
 /// The flows' numbers, each once in every round, in an order of the round's own.

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::common::{series_at, show};
 use super::rounds::{BATCH, Rounds};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 #[cfg(feature = "kameo")]
 use crate::actors::mailbox::ActorLoop;
 use crate::actors::{FlowLoop, PlainLoop, ShortFrame, UnitLoop, short_frame};
@@ -37,7 +37,7 @@ pub const Z1: Experiment = Experiment {
         caveat: "functions of a few nanoseconds: an upper bound",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const LOOP: Claim = Claim {
@@ -141,11 +141,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     } else {
         notes.push("Built without the feature `kameo`: no actors with mailboxes are measured.");
     }
-    Measured {
-        tables: vec![table],
-        charts: Vec::new(),
-        notes: notes.into_iter().map(str::to_owned).collect(),
-    }
+    Measured { tables: vec![table], notes: notes.into_iter().map(str::to_owned).collect() }
 }
 
 fn measure_one(

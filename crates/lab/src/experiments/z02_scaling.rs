@@ -8,7 +8,7 @@ use sim::Report;
 
 use super::common::{number, series_at, show};
 use super::rounds::{BATCH, Rounds};
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::actors::{FlowLoop, ShortFrame, UnitLoop, short_frame};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::runs::{Lab, RunLength};
@@ -76,7 +76,7 @@ pub const Z2: Experiment = Experiment {
                  units|throughput}, which shows nothing; one dispatcher is the limit",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const REAL: [TableMetric; 4] = [
@@ -182,7 +182,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "One flow is processed by one unit at a time. A mode that replicates the computation, so that \
          several units share an elephant, is not built.",
     ];
-    Measured { tables: vec![paper, here, real], charts: Vec::new(), notes: notes.map(str::to_owned).into() }
+    Measured { tables: vec![paper, here, real], notes: notes.map(str::to_owned).into() }
 }
 
 /// Measures one thread and two in turn.

@@ -5,7 +5,7 @@ use super::moves::{
     AT_ONCE, METRICS, MovesRow, OURS, THREE_EXCHANGES, intact, named, rows, run, total_at_most,
 };
 
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::migration::{MigrationSystem, MoveCosts};
 use crate::runs::Lab;
@@ -104,7 +104,7 @@ pub const Z3: Experiment = Experiment {
         caveat: "a message's cost is inferred; no best number of moves at once",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const FLOWS: [u32; 5] = [100, 500, 1_000, 6_000, 10_000];
@@ -158,7 +158,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
     let dear = MoveCosts { message_ns: costs.packet_ns, ..costs };
     let dear: Vec<_> = [100, 500, 1_000].into_iter().flat_map(|flows| rows(&BOTH, flows, 50, dear)).collect();
     let dear = table("the same if a message takes as long as a packet, 0.44 us", &dear);
-    Measured { tables: vec![by_flows, by_concurrency, many, dear], charts: Vec::new(), notes: notes() }
+    Measured { tables: vec![by_flows, by_concurrency, many, dear], notes: notes() }
 }
 
 /// Charts with the axes of the published figure.

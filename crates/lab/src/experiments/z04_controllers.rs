@@ -5,7 +5,7 @@ use super::moves::{
     LOSS_FREE, METRICS, MovesRow, ORDERED, OURS, SUSPENDED, THREE_EXCHANGES, by_filter, intact, named, rows,
     run, share_of, systems,
 };
-use super::{Experiment, Measured, OverviewRow};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, FigureChart};
 use crate::migration::MoveCosts;
 use crate::runs::Lab;
@@ -85,7 +85,7 @@ pub const Z4: Experiment = Experiment {
         caveat: "the last follows from that speed",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 const FLOWS: [u32; 3] = [100, 500, 1_000];
@@ -116,7 +116,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         .paper(&named(LOSS_FREE, 1_000, PPS), "total", 217e6)
         .paper(&named(THREE_EXCHANGES, 500, PPS), "total", 0.7e6)
         .paper(&named(THREE_EXCHANGES, 1_000, PPS), "total", 1.5e6);
-    Measured { tables: vec![equal, published], charts: Vec::new(), notes: notes() }
+    Measured { tables: vec![equal, published], notes: notes() }
 }
 
 /// Charts with the axes of the published figure.

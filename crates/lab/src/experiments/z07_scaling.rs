@@ -3,8 +3,9 @@
 use runtime::elastic::{ALARM_BUCKETS, UnitsConfig};
 use sim::Report;
 
-use super::common::{BOTH, at_least, at_most, in_mode, paper, series_at, strict};
-use super::{Experiment, Measured, OverviewRow};
+use super::common::{BOTH, at_least, at_most, bars_of, in_mode, paper, strict};
+use super::over_time::{add_column, points_over_time, table_over_time};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::gauges;
 use crate::runs::{Lab, RunLength};
@@ -47,7 +48,7 @@ pub const Z7: Experiment = Experiment {
         caveat: "a trace in place of 40,000 equal flows; limits and periods are ours",
     },
     measure,
-    charts,
+    picture: Picture::Charts(charts),
 };
 
 /// NFActor's later choice.
@@ -127,19 +128,43 @@ fn subjects(setup: &ScenarioText) -> Vec<RowSubject> {
     ]
 }
 
-/// Charts of the table. Those over time need the runs.
+/// The rules, in the order of the table.
+const RULES: [&str; 5] = [LEAST_LOADED, ROUND_ROBIN, FLOWS_FOLLOW, BOTH, OURS];
+
+const INPUT: &str = "input";
+
+/// Charts of what comes and leaves over time, and of the whole runs.
 fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
-    let Some(table) = tables.first() else { return Vec::new() };
-    let chart = |metric: &str, title: &str| {
-        let rows = (0..).zip(&table.rows).map(|(at, row)| (f64::from(at), row.name.clone()));
-        FigureChart {
-            title: title.to_owned(),
-            x: ChartAxis::names("rule", table.rows.iter().map(|row| row.name.as_str())),
-            y: ChartAxis::linear("%"),
-            series: vec![series_at(table, (title, ChartMark::Bars), (metric, 0.01), rows)],
-        }
-    };
-    vec![chart(LOST.metric.name, "packets dropped"), chart(MATCHED.metric.name, "intervals that keep up")]
+    let over_time = tables.get(1).zip(tables.get(2));
+    let over_time = over_time.into_iter().flat_map(|tables| RULES.map(|rule| chart(tables, rule)));
+    over_time.chain(tables.first().map(shares)).collect()
+}
+
+/// Input, output and capacity with a rule.
+fn chart((packets, capacity): (&FigureTable, &FigureTable), rule: &str) -> FigureChart {
+    let of = |table, metric| points_over_time(table, metric, 1e6);
+    FigureChart {
+        title: rule.to_owned(),
+        x: ChartAxis::linear("time, s"),
+        y: ChartAxis::linear("million packets/s"),
+        series: vec![
+            ChartSeries::new(INPUT, ChartMark::Reference, of(packets, INPUT)),
+            ChartSeries::new("output", ChartMark::Line, of(packets, rule)),
+            ChartSeries::new("capacity", ChartMark::Line, of(capacity, rule)),
+        ],
+    }
+}
+
+fn shares(table: &FigureTable) -> FigureChart {
+    let series = |(metric, name): (&str, &str)| bars_of(table, name, (metric, 0.01), RULES);
+    FigureChart {
+        title: "the whole run, all seeds".to_owned(),
+        x: ChartAxis::names("rule", RULES),
+        y: ChartAxis::linear("%"),
+        series: [(LOST.metric.name, "packets dropped"), (MATCHED.metric.name, "intervals that keep up")]
+            .map(series)
+            .into(),
+    }
 }
 
 fn measure(lab: &mut Lab<'_>) -> Measured {
@@ -152,10 +177,9 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         GAUGES,
         &subjects,
     );
-    let charts = subjects.iter().filter_map(|subject| chart(lab, subject));
+    let over_time = over_time(lab, &subjects);
     Measured {
-        charts: charts.collect(),
-        tables: vec![table],
+        tables: [table].into_iter().chain(over_time.into_iter().flatten()).collect(),
         notes: [
             "Published are the limit of 100 drops and steps of 500 flows. Ours are: a period of 100 ms; \
              half the load by the flows' mean rates; a unit is drained when the others have had room for \
@@ -163,58 +187,44 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
             "The number of flows is that of the trace, not 40,000. Rise and fall take a fifth of the \
              published time.",
             "A drop is known at the dispatcher at once; NFActor's controller polls for it.",
-            "The figures show seed 1.",
+            "The figure shows seed 1 over time.",
         ]
         .map(str::to_owned)
         .to_vec(),
     }
 }
 
-/// Input, output and capacity of seed 1.
-fn chart(lab: &mut Lab<'_>, subject: &RowSubject) -> Option<FigureChart> {
-    let runs = lab.run(&[&subject.setup]);
-    let report = runs.first()?.first()?.as_ref().ok()?;
-    let over_time = |of: fn(&protocol::metering::Interval) -> f64| -> Vec<(f64, f64)> {
-        let middle = |interval: &protocol::metering::Interval| {
-            (interval.start_ns + interval.length_ns / 2) as f64 * 1e-9
-        };
-        report.intervals.iter().map(move |interval| (middle(interval), of(interval))).collect()
-    };
-    let capacity = capacity_per_packet(report);
-    let units = over_time(|interval| interval.units);
-    Some(FigureChart {
-        title: subject.name.clone(),
-        x: ChartAxis::linear("time, s"),
-        y: ChartAxis::linear("Mpps"),
-        series: vec![
-            ChartSeries::new(
-                "input",
-                ChartMark::Reference,
-                over_time(|interval| rate_mpps(interval.packets, interval.length_ns)),
-            ),
-            ChartSeries::new(
-                "output",
-                ChartMark::Line,
-                over_time(|interval| rate_mpps(interval.processed, interval.length_ns)),
-            ),
-            ChartSeries::new(
-                "capacity",
-                ChartMark::Line,
-                units.into_iter().map(|(at, units)| (at, units * capacity)),
-            ),
-        ],
-    })
+/// Returns input and output over time, and capacity; `None` if a run failed.
+fn over_time(lab: &mut Lab<'_>, subjects: &[RowSubject]) -> Option<[FigureTable; 2]> {
+    let setups: Vec<&ScenarioText> = subjects.iter().map(|subject| &subject.setup).collect();
+    let runs = lab.run(&setups);
+    let reports = runs.iter().map(|runs| runs.first()?.as_ref().ok());
+    let reports = reports.collect::<Option<Vec<_>>>()?;
+    let mut packets = table_over_time("packets per second that come and leave", reports.first()?);
+    let mut capacity = table_over_time("packets of mean length that units can process", reports.first()?);
+    let unit = FigureUnit::Count;
+    add_column(&mut packets, (INPUT, unit), reports.first()?, |interval| {
+        per_second(interval.packets, interval.length_ns)
+    });
+    for (rule, report) in RULES.into_iter().zip(reports) {
+        add_column(&mut packets, (rule, unit), report, |interval| {
+            per_second(interval.processed, interval.length_ns)
+        });
+        let of_unit = capacity_of_unit(report);
+        add_column(&mut capacity, (rule, unit), report, |interval| interval.units * of_unit);
+    }
+    Some([packets, capacity])
 }
 
-fn rate_mpps(packets: u64, length_ns: u64) -> f64 {
-    packets as f64 * 1e3 / length_ns.max(1) as f64
+fn per_second(packets: u64, length_ns: u64) -> f64 {
+    packets as f64 * 1e9 / length_ns.max(1) as f64
 }
 
-/// Returns the packets of mean length that a unit processes in a second, in millions.
-fn capacity_per_packet(report: &Report) -> f64 {
+/// Returns the packets of mean length that a unit processes in a second.
+fn capacity_of_unit(report: &Report) -> f64 {
     let (packets, bits) = report.intervals.iter().fold((0.0, 0.0), |(packets, bits), interval| {
         let seconds = interval.length_ns as f64 * 1e-9;
         (packets + interval.packets as f64, bits + interval.demand_bps * seconds)
     });
-    if bits > 0.0 { 1e9 / (bits / packets) * 1e-6 } else { 0.0 }
+    if bits > 0.0 { 1e9 / (bits / packets) } else { 0.0 }
 }

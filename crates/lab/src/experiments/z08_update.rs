@@ -1,11 +1,10 @@
 //! Z8: a live update of functions. Measured, not simulated.
 
-use super::common::{series_of_rows, show};
+use super::common::show;
 use super::moves::{FAULTS, fault_values, without_faults};
 use super::rounds::Rounds;
 use super::z08_versions::{REFUSED, first, next};
-use super::{Experiment, Measured, OverviewRow, no_charts};
-use crate::chart::{ChartAxis, ChartMark, FigureChart};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::hosts::Hosts;
 use crate::runs::{Lab, RunLength};
 use crate::table::{FigureUnit, RowKind, TableMetric};
@@ -57,7 +56,7 @@ pub const Z8: Experiment = Experiment {
         caveat: "threads on two processors; both versions are in one program",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::None("flows are broken or not"),
 };
 
 const METRICS: [TableMetric; 8] = [
@@ -91,12 +90,6 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         }
     }
     let table = measured.table("another version for all nodes", &METRICS);
-    let chart = FigureChart {
-        title: table.title.clone(),
-        x: ChartAxis::names("", ["broken"]),
-        y: ChartAxis::linear("flows"),
-        series: series_of_rows(&table, &["broken"], 1.0, ChartMark::Bars),
-    };
     let notes = [
         "Unit by unit: as `rivulet apply` does; each unit gives its flows away and comes back, which takes \
          about a second each, of which it waits half for packets that are on their way to it.",
@@ -112,7 +105,7 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "Sub-flows of Multipath TCP connections stay at one unit: `cargo test -p cluster --test multipath` \
          compares 60 connections of three sub-flows with one machine, and moves them.",
     ];
-    Measured { tables: vec![table], charts: vec![chart], notes: notes.map(str::to_owned).into() }
+    Measured { tables: vec![table], notes: notes.map(str::to_owned).into() }
 }
 
 fn measure_once(flows: u32, kind: RowKind) -> Result<[f64; METRICS.len()], String> {

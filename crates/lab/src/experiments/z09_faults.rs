@@ -1,6 +1,6 @@
 //! Z9: faults at each message of a move.
 
-use super::{Experiment, Measured, OverviewRow, no_charts};
+use super::{Experiment, Measured, OverviewRow, Picture};
 use crate::chart::{ChartAxis, ChartMark, ChartSeries, FigureChart};
 use crate::move_faults::{FaultyMove, FaultyMoveOutcome, MessageKind, MoveFault};
 use crate::runs::Lab;
@@ -41,7 +41,7 @@ pub const Z9: Experiment = Experiment {
         caveat: "simulated; a dispatcher's crash costs all flows",
     },
     measure,
-    charts: no_charts,
+    picture: Picture::Charts(charts),
 };
 
 const METRICS: [TableMetric; 6] = [
@@ -118,29 +118,30 @@ fn measure(lab: &mut Lab<'_>) -> Measured {
         "A link sends a lost datagram again, so no message is lost for good. `cargo test -p protocol` \
          loses messages between units for good.",
     ];
-    let chart = chart(&tables);
-    Measured { tables, charts: vec![chart], notes: notes.map(str::to_owned).into() }
+    Measured { tables, notes: notes.map(str::to_owned).into() }
 }
 
-/// Flows that a crash of a unit costs, by message: the most of its cases.
-fn chart(tables: &[FigureTable]) -> FigureChart {
-    let names = ["only their unit has them", "two others have replicas"];
+/// A chart of the flows that a crash of a unit costs, by message: the most of its cases.
+fn charts(tables: &[FigureTable]) -> Vec<FigureChart> {
+    let messages: Vec<&str> = MESSAGES.iter().chain(&REPLICAS).map(|(_, name)| *name).collect();
     let of_message = |table: &FigureTable, message: &str| {
         let crashes = FAULTS.iter().filter(|(fault, _)| *fault != MoveFault::Dispatcher);
         let lost = crashes.filter_map(|(_, what)| table.get(&format!("{message}: {what}"), "flows lost"));
-        lost.map(|estimate| estimate.median).fold(0.0, f64::max)
+        lost.map(|estimate| estimate.median).reduce(f64::max)
     };
+    let names = ["only their unit has them", "two others have replicas"];
     let series = tables.iter().zip(names).map(|(table, name)| {
+        let of_messages = (0..).zip(&messages);
         let points =
-            (0..).zip(MESSAGES).map(|(at, (_, message))| (f64::from(at), of_message(table, message)));
+            of_messages.filter_map(|(at, message)| Some((f64::from(at), of_message(table, message)?)));
         ChartSeries::new(name, ChartMark::Bars, points)
     });
-    FigureChart {
-        title: "flows that a crash costs, at most".to_owned(),
-        x: ChartAxis::names("message", MESSAGES.map(|(_, name)| name)),
-        y: ChartAxis::linear("flows lost"),
+    vec![FigureChart {
+        title: "flows that begin again if a unit crashes around a message, at most".to_owned(),
+        x: ChartAxis::names("message", messages.iter().copied()),
+        y: ChartAxis::linear("flows of 24"),
         series: series.collect(),
-    }
+    }]
 }
 
 fn run_row(lab: &Lab<'_>, name: &str, case: &FaultyMove) -> TableRow {
