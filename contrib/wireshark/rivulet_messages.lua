@@ -1,6 +1,7 @@
 -- Frames and messages, written from their declarations by `RIVULET_BLESS=1 cargo test -p cluster
 -- --test declarations`. Fields are in the order of their bytes: `words` are the names of values,
--- `cases` the fields that follow a value, and `later` ones may be missing.
+-- `cases` the fields that follow a value, `each` those of each value of a list, and `later`
+-- ones may be missing.
 
 return {
     kinds = {
@@ -63,6 +64,14 @@ return {
             { "previous", "uint16" },
             { "last", "uint64" },
         } },
+        [5] = { name = "Recover", fields = {
+            { "flow_index", "uint32" },
+            { "flow_generation", "uint32" },
+            { "epoch", "uint32" },
+            { "last", "uint64" },
+            { "holders", "uint16", each = { { "holders_value", "uint16" } } },
+            { "targets", "uint16", each = { { "targets_value", "uint16" } } },
+        } },
         [4] = { name = "Replicate", fields = {
             { "flow_index", "uint32" },
             { "flow_generation", "uint32" },
@@ -94,6 +103,12 @@ return {
             { "epoch", "uint32" },
         } },
         [1] = { name = "Drained", fields = {
+        } },
+        [6] = { name = "Recovered", fields = {
+            { "flow_index", "uint32" },
+            { "flow_generation", "uint32" },
+            { "epoch", "uint32" },
+            { "lacks", "uint8", cases = { [1] = { { "lacks_value", "uint64" } } } },
         } },
         [2] = { name = "Lost", fields = {
             { "flow_index", "uint32" },
@@ -161,6 +176,21 @@ return {
             { "flow_generation", "uint32" },
             { "epoch", "uint32" },
             { "seq", "uint64" },
+        } },
+        [9] = { name = "Seek", fields = {
+            { "flow_index", "uint32" },
+            { "flow_generation", "uint32" },
+            { "epoch", "uint32" },
+            { "has", "uint8", cases = { [1] = { { "has_epoch", "uint32" }, { "has_seq", "uint64" } } } },
+        } },
+        [10] = { name = "Found", fields = {
+            { "flow_index", "uint32" },
+            { "flow_generation", "uint32" },
+            { "epoch", "uint32" },
+            { "version", "uint8", cases = { [1] = { { "version_epoch", "uint32" }, { "version_seq", "uint64" } } } },
+            { "watermark", "uint64" },
+            { "ahead", "uint64" },
+            { "record", "bytes" },
         } },
         [6] = { name = "End", fields = {
             { "flow_index", "uint32" },
