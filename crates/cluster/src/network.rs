@@ -10,7 +10,7 @@ mod attempts;
 mod connector;
 mod socket;
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::BorrowedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -22,6 +22,20 @@ use crate::identity::{Identity, Listener, Session};
 use crate::links::HandshakeCounters;
 use crate::policies::{KnownPolicies, NumberedDigest};
 use crate::wire::{Hello, Role, VERSION, VERSION_MIN};
+
+/// A failed attempt to connect to a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConnectFault {
+    /// The common dispatcher of two units, see [`Hello::scope`].
+    pub scope: String,
+    /// The node's name.
+    pub name: String,
+    /// Why it failed.
+    pub reason: String,
+    /// Addresses whose hosts refused the connection, at this attempt and at the one before: no
+    /// process listens there.
+    pub refused_at: Vec<IpAddr>,
+}
 
 /// A node's access to other nodes and to the time.
 pub trait Network: 'static {
@@ -45,9 +59,8 @@ pub trait Network: 'static {
     /// Returns the next session, initiated by either end.
     fn poll_session(&mut self) -> Option<Session>;
 
-    /// Returns the next failed attempt to connect as scope, name and reason, unless the previous
-    /// one failed for the same reason.
-    fn poll_fault(&mut self) -> Option<(String, String, String)> {
+    /// Returns the next failed attempt to connect.
+    fn poll_fault(&mut self) -> Option<ConnectFault> {
         None
     }
 
@@ -170,7 +183,7 @@ impl Network for HostNetwork {
         accepted.or_else(|| self.connector.poll())
     }
 
-    fn poll_fault(&mut self) -> Option<(String, String, String)> {
+    fn poll_fault(&mut self) -> Option<ConnectFault> {
         self.connector.poll_fault()
     }
 

@@ -10,6 +10,7 @@
 mod stalls;
 
 use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +44,12 @@ const ROUND_TRIPS: u32 = 40;
 /// Limit on ended links that still notify their other ends.
 const ENDED_MAX: usize = 64;
 
-/// Silence after which a node is suspect: it keeps its flows, and new ones go elsewhere.
+/// Heartbeats, or round trips if these take longer, that a node may miss before it is suspect. It
+/// keeps its flows, and new ones go elsewhere. A node that was silent for longer of late gets twice
+/// that time.
+const MISSED_MAX: u32 = 3;
+
+/// Silence after which a node is suspect in any case.
 pub const SUSPECT_NS: u64 = 300_000_000;
 
 /// Silence after which a link is no longer considered sound.
@@ -164,7 +170,8 @@ impl Peer {
     }
 
     fn is_silent(&self, now_ns: u64) -> bool {
-        self.link.is_up() && self.link.dead().is_none() && self.link.silent_ns(now_ns) >= SUSPECT_NS
+        let limit_ns = || self.link.late_after_ns(now_ns, MISSED_MAX).min(SUSPECT_NS);
+        self.link.is_up() && self.link.dead().is_none() && self.link.silent_ns(now_ns) >= limit_ns()
     }
 }
 
@@ -442,6 +449,17 @@ impl<N: Network> Peers<N> {
             peer.follow(session.ends);
         }
         is_it
+    }
+
+    /// Counts a node that is given up because its process has ended.
+    pub fn count_dead(&mut self) {
+        self.totals.dead += 1;
+    }
+
+    /// Returns true if the node is suspect, and its link leads to one of these addresses.
+    pub fn is_suspect_at(&self, peer: PeerId, addresses: &[IpAddr]) -> bool {
+        let is_there = |peer: &Peer| addresses.contains(&peer.ends.remote.ip().to_canonical());
+        self.is_suspect(peer) && self.peers[peer.0].as_ref().is_some_and(is_there)
     }
 
     /// Returns true if the node is suspect.

@@ -44,7 +44,7 @@ use self::start::Start;
 use self::streams::Streams;
 use self::units::{UnitTable, WaitingReport};
 use crate::identity::Identity;
-use crate::network::{HostNetwork, Network, NodeSelf};
+use crate::network::{ConnectFault, HostNetwork, Network, NodeSelf};
 use crate::peers::{ASIDE, ORDERED, PeerEvent, PeerId, Peers};
 use crate::wire::{
     ArrivedFrame, Assignment, FrameError, Reader, Role, TimelineQuestion, read_frame, read_output,
@@ -414,11 +414,23 @@ impl<N: Network> RemoteUnits<N> {
                 }
             }
         }
-        while let Some((scope, name, fault)) = self.peers.network().poll_fault() {
-            match (&*scope, self.homes.number_of(&name)) {
-                ("", _) => self.nodes.failed(&name, fault),
-                (_, Some(number)) => self.homes.get_mut(number).fault = fault,
-                _ => {}
+        while let Some(ConnectFault { scope, name, reason, refused_at }) = self.peers.network().poll_fault() {
+            let peer = match (&*scope, self.homes.number_of(&name)) {
+                ("", _) => {
+                    self.nodes.failed(&name, reason);
+                    self.nodes.peer_of(&name)
+                }
+                (_, Some(number)) => {
+                    self.homes.get_mut(number).fault = reason;
+                    self.homes.get_mut(number).link
+                }
+                _ => None,
+            };
+            // The node is silent, and its host says that no process listens there.
+            if let Some(peer) = peer.filter(|&peer| self.peers.is_suspect_at(peer, &refused_at)) {
+                event::process_gone(&name);
+                self.peers.count_dead();
+                self.disconnect(peer);
             }
         }
         while let Ok(order) = self.control.policies.try_recv() {

@@ -263,7 +263,7 @@ fn unit_that_drops_packets_is_relieved() {
             || -> cluster::policies::GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", COUNTS).graph)) };
         let start = (SEED, expected.frames[0].timestamp_ns);
         let run_with_pause = |unit: usize| {
-            let pause = NodeFault { at_ns: 700_000_000, unit, kind: NodeFaultKind::Pause(400_000_000) };
+            let pause = NodeFault { at_ns: 700_000_000, unit, kind: NodeFaultKind::Pause(900_000_000) };
             let faults = SimulatedFaults { nodes: vec![pause], ..SimulatedFaults::NONE };
             let assembly = assembly_of("test.rvl", COUNTS);
             run_on(SimulatedCluster::start(assembly, config, 3, make, faults, start).unwrap(), &expected)

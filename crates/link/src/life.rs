@@ -104,6 +104,13 @@ impl Life {
         seen_ns.clamp(limits.least_ns.min(limits.most_ns), limits.most_ns)
     }
 
+    /// Returns the silence after which the peer is late: `missed` heartbeats or round trips, or
+    /// twice the longest silence of late.
+    pub fn late_after_ns(&self, now_ns: u64, rtt_ns: u64, missed: u64) -> u64 {
+        let of_round_trips = self.limits.heartbeat_ns.max(rtt_ns).saturating_mul(missed);
+        of_round_trips.max(self.longest_ns(now_ns).saturating_mul(LONGEST_FACTOR))
+    }
+
     /// Returns the time at which the peer is given up, given the smoothed round-trip time.
     pub fn dead_at_ns(&self, now_ns: u64, rtt_ns: u64) -> u64 {
         self.heard_ns.saturating_add(self.excused_ns).saturating_add(self.limit_ns(now_ns, rtt_ns))

@@ -312,6 +312,14 @@ impl PeerLink {
         self.life.limit_ns(self.now_ns, self.rtt_ns())
     }
 
+    /// Returns the silence after which the peer is late: this many heartbeats, or smoothed
+    /// round-trip times if these are longer, or twice the longest silence of late that the peer
+    /// ended.
+    #[must_use]
+    pub fn late_after_ns(&self, now_ns: u64, missed: u32) -> u64 {
+        self.life.late_after_ns(now_ns, self.rtt_ns(), missed.into())
+    }
+
     /// Returns the peer's silence so far, except for the time when [this end did not
     /// run](PeerLink::excuse).
     #[must_use]

@@ -88,9 +88,22 @@ record! {
         /// Units that have registered themselves in the store; absent without one.
         #[serde(skip_serializing_if = "Option::is_none")]
         pub store_entries: Option<u64> = gauge("store_entries"),
-        /// Units lost with their flows, as their nodes crashed or could not be reached.
+        /// Units lost, as their nodes crashed or could not be reached.
         #[serde(skip_serializing_if = "is_zero")]
         pub units_lost: u64 = counter("units_lost"),
+        /// Flows that ended with a lost unit: no other unit had a replica.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub flows_lost: u64 = counter("flows_lost"),
+        /// Flows of lost units that continue with a replica.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub flows_recovered: u64 = counter("flows_recovered"),
+        /// Packets of recovered flows that the replicas did not cover: their effects are forgotten,
+        /// or they were lost with the unit.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub packets_unrecovered: u64 = counter("packets_unrecovered"),
+        /// Flows whose next packet went to a unit with a replica, because their own was silent.
+        #[serde(skip_serializing_if = "is_zero")]
+        pub flows_sheltered: u64 = counter("flows_sheltered"),
         /// Running units.
         pub units_running: u64 = gauge("units"),
         /// Units started.
@@ -196,6 +209,10 @@ impl UnitsReport {
             store_reachable: None,
             store_entries: None,
             units_lost: dispatcher.units_lost,
+            flows_lost: dispatcher.flows_lost,
+            flows_recovered: dispatcher.flows_recovered,
+            packets_unrecovered: dispatcher.packets_unrecovered,
+            flows_sheltered: dispatcher.flowlets_by_silence,
             units_running: running as u64,
             units_started: dispatcher.units_started,
             units_stopped: dispatcher.units_stopped,

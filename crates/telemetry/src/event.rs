@@ -101,6 +101,8 @@ events! {
     WARN "rivulet::cluster" name_taken(node: text, address: text, other: text) = "node name taken";
     /// A node was silent for this time: it keeps its flows, and new ones go elsewhere.
     WARN "rivulet::cluster" peer_suspect(node: text, silent_ms: u64) = "node suspect";
+    /// A node is silent, and its host has refused two connections: the process has ended.
+    WARN "rivulet::cluster" process_gone(node: text) = "process gone";
     /// A suspect node answers again, after this time, and gets new flows.
     INFO "rivulet::cluster" peer_heard(node: text, silent_ms: u64) = "node heard again";
     /// A dispatcher begins with this many of the units that it wants.

@@ -3,6 +3,8 @@
 
 use std::process::{Child, Stdio};
 
+use serde_json::Value;
+
 use crate::asking::{Asking, SUBSCRIBERS};
 use crate::cluster_hosts::{
     NAT_POLICY, POLICY, RATE, UNITS, serve_file, start_etcd, start_nodes, start_units,
@@ -103,6 +105,37 @@ fn hosts_of_flows_of_a_killed_unit_are_reset() {
     }
     let report = up.end();
     assert!(report["units"]["flows_reset"].as_u64() > Some(0), "{report}");
+}
+
+/// Connections of a unit that is killed continue at others, which have replicas of their states.
+#[test]
+fn flows_of_a_killed_unit_continue_with_replicas() {
+    let Some(network) = Network::new(Io::PacketSocket) else { return };
+    let units = start_units(&network, POLICY, false);
+    let up = network.up(POLICY, "--cluster dispatcher.toml --assign round-robin --copies 2");
+    let (file, _server) = serve_file(&network);
+    wait_until("the first download succeeds", || {
+        network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.2:8000/file").status.success()
+    });
+    let fetched = |number: u16| network.path(&format!("fetched-{number}"));
+    let downloads = (0..9).map(|number| {
+        let path = fetched(number).display().to_string();
+        let args = ["-sS", "--limit-rate", RATE, "-o", &path, "http://10.7.0.2:8000/file"];
+        network.inside.command("curl").args(args).spawn().unwrap()
+    });
+    let downloads: Vec<Child> = downloads.collect();
+    wait_until("all have begun", || {
+        (0..9).all(|number| fetched(number).metadata().is_ok_and(|of| of.len() > 0))
+    });
+    units[0].signal("KILL");
+    for mut download in downloads {
+        assert!(download.wait().unwrap().success());
+    }
+    assert!((0..9).all(|number| std::fs::read(fetched(number)).unwrap() == file), "a file is damaged");
+    let report = up.end();
+    let units = &report["units"];
+    assert!(units["flows_recovered"].as_u64() > Some(0), "{report}");
+    assert_eq!((&units["flows_lost"], &units["flows_reset"]), (&Value::Null, &Value::Null), "{report}");
 }
 
 #[test]

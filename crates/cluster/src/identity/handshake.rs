@@ -170,6 +170,13 @@ fn refused(name: &str) -> impl FnOnce(CredentialError) -> HandshakeError {
     move |cause| HandshakeError::Credential { said, cause }
 }
 
+impl HandshakeError {
+    /// Returns true if the host says that no process listens at the address.
+    pub fn is_no_listener(&self) -> bool {
+        matches!(self, HandshakeError::Connection(error) if error.kind() == ErrorKind::ConnectionRefused)
+    }
+}
+
 /// Returns a connection error as text: the system's text for a timeout is misleading.
 fn describe(fault: &std::io::Error) -> String {
     match fault.kind() {

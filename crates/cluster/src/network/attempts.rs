@@ -12,6 +12,7 @@
 //! Strangers never have more than [`STRANGER_THREADS_MAX`] of the [`THREADS_MAX`] threads.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Delay before a retry.
@@ -54,6 +55,8 @@ pub struct Attempt {
     pub address: String,
     /// Number of failed attempts.
     pub failures: usize,
+    /// Addresses whose hosts refused the last one.
+    pub refused_at: Vec<IpAddr>,
     number: u64,
     is_stranger: bool,
 }
@@ -99,6 +102,7 @@ impl AttemptQueue {
             name: name.to_owned(),
             address: address.to_owned(),
             failures: 0,
+            refused_at: Vec::new(),
             number: self.count,
             is_stranger,
         };

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use telemetry::event;
 use values::HostPort;
 
+use super::ConnectFault;
 use super::attempts::{Attempt, AttemptQueue, KNOWN_MAX, Key, Next, THREADS_MAX, key_of};
 use crate::addresses::{ADDRESSES_MAX, resolve};
 use crate::identity::{Identity, Session, connect};
@@ -40,8 +41,8 @@ const SHORT_LINKS_REPORTED: u32 = 4;
 pub(crate) struct Connector {
     shared: Arc<Shared>,
     sessions: Receiver<(Session, Attempt)>,
-    /// Scope, name and reason of failed attempts.
-    faults: Receiver<(String, String, String)>,
+    /// Failed attempts.
+    faults: Receiver<ConnectFault>,
     /// No thread could be started, for want of memory.
     has_no_thread: bool,
 }
@@ -52,7 +53,7 @@ struct Shared {
     hello: Hello,
     policies: KnownPolicies,
     sender: Mutex<Sender<(Session, Attempt)>>,
-    failing: SyncSender<(String, String, String)>,
+    failing: SyncSender<ConnectFault>,
     state: Mutex<State>,
     /// Signals a change of the queue.
     changed: Condvar,
@@ -158,7 +159,7 @@ impl Connector {
     }
 
     /// Returns the next failed attempt.
-    pub fn poll_fault(&self) -> Option<(String, String, String)> {
+    pub fn poll_fault(&self) -> Option<ConnectFault> {
         self.faults.try_recv().ok()
     }
 
@@ -214,7 +215,7 @@ impl Shared {
         state.threads -= 1;
     }
 
-    fn make(&self, attempt: Attempt) {
+    fn make(&self, mut attempt: Attempt) {
         // The other node may run a former policy, or the next one.
         let known = self.policies.all();
         let policy = known[attempt.failures % known.len()];
@@ -228,7 +229,7 @@ impl Shared {
                 let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = sender.send((session, attempt));
             }
-            Err(reason) => {
+            Err((reason, refused_at)) => {
                 self.failed.fetch_add(1, Ordering::Relaxed);
                 let now = self.now();
                 let mut state = self.lock();
@@ -237,7 +238,11 @@ impl Shared {
                     state.warnings.log(now, &peer, &reason);
                 }
                 // If the queue is full, the failure is not shown.
-                let _ = self.failing.try_send((attempt.scope.clone(), attempt.name.clone(), reason));
+                let (scope, name) = (attempt.scope.clone(), attempt.name.clone());
+                let refused = std::mem::replace(&mut attempt.refused_at, refused_at);
+                let refused_at = attempt.refused_at.iter().copied().filter(|at| refused.contains(at));
+                let fault = ConnectFault { scope, name, reason, refused_at: refused_at.collect() };
+                let _ = self.failing.try_send(fault);
                 state.queue.failed(now, attempt);
             }
         }
@@ -246,22 +251,33 @@ impl Shared {
     /// Connects to the first address of a node that completes the handshake. The name is resolved
     /// each time, because its addresses may have changed. The address of a short link is tried
     /// last: datagrams may be lost there.
-    fn try_addresses(&self, attempt: &Attempt, hello: &Hello) -> Result<Session, String> {
-        let address: HostPort = attempt.address.parse()?;
-        let addresses = resolve(&address).map_err(|error| error.to_string())?;
+    ///
+    /// # Errors
+    /// The reason, and the addresses whose hosts have refused the connection.
+    fn try_addresses(&self, attempt: &Attempt, hello: &Hello) -> Result<Session, (String, Vec<IpAddr>)> {
+        let unknown = |reason: String| (reason, Vec::new());
+        let address: HostPort = attempt.address.parse().map_err(unknown)?;
+        let addresses = resolve(&address).map_err(|error| unknown(error.to_string()))?;
         let now = self.now();
         let key = key_of(&attempt.scope, &attempt.name);
         let to_avoid = self.lock().last(now, &key).map(|last| last.address);
         let addresses = in_turn(addresses, attempt.failures, to_avoid);
-        let mut reasons = Vec::new();
+        let (mut reasons, mut refused_at) = (Vec::new(), Vec::new());
         for at in &addresses {
             match connect(&self.identity, *at, &attempt.name, hello) {
                 Ok(session) => return Ok(session),
-                Err(error) if addresses.len() == 1 => reasons.push(error.to_string()),
-                Err(error) => reasons.push(format!("{}: {error}", at.ip())),
+                Err(error) => {
+                    if error.is_no_listener() {
+                        refused_at.push(at.ip().to_canonical());
+                    }
+                    reasons.push(match addresses.len() {
+                        1 => error.to_string(),
+                        _ => format!("{}: {error}", at.ip()),
+                    });
+                }
             }
         }
-        Err(reasons.join("; "))
+        Err((reasons.join("; "), refused_at))
     }
 
     fn note_success(&self, attempt: &Attempt, address: IpAddr) {

@@ -215,6 +215,11 @@ impl Nodes {
         Some(place)
     }
 
+    /// Returns the link to the node of this name.
+    pub fn peer_of(&self, name: &str) -> Option<PeerId> {
+        self.0.iter().find(|node| node.info.name == name)?.peer
+    }
+
     /// Notes a failed attempt to connect to a node.
     pub fn failed(&mut self, name: &str, fault: String) {
         if let Some(node) = self.0.iter_mut().find(|node| node.info.name == name) {

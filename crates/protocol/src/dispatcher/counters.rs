@@ -34,6 +34,9 @@ pub struct Counters {
     /// Flowlets cut because their unit was draining.
     pub flowlets_by_drain: u64,
 
+    /// Flowlets cut because their unit was silent, and another one had a replica.
+    pub flowlets_by_silence: u64,
+
     /// Units chosen for flowlets, the first of a flow or later ones.
     pub assignments: u64,
     /// Of these, choices of another unit than the owner.
@@ -105,5 +108,6 @@ impl Counters {
             + self.flowlets_by_size
             + self.flowlets_by_mode
             + self.flowlets_by_drain
+            + self.flowlets_by_silence
     }
 }

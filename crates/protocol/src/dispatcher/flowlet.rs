@@ -19,6 +19,8 @@ pub(crate) enum FlowletCut {
     Granularity,
     /// The unit is draining.
     Drain,
+    /// The unit is silent, and another one may have the state.
+    Silence,
 }
 
 /// The rules for cutting flows into flowlets.
@@ -88,9 +90,10 @@ impl Cuts {
                 return Some(FlowletCut::Drain);
             }
         }
-        // Its state cannot be fetched now.
+        // Its state cannot be fetched now, but a replica may be the same.
         if fleet.units().is_passed_over(flow.owner()) {
-            return None;
+            let has_refuge = owners.sound_target(found.index, fleet.units()).is_some();
+            return (has_refuge && owners.group_of(found.index).is_none()).then_some(FlowletCut::Silence);
         }
         let by_mode = match self.mode {
             Granularity::Flowlet => return self.cut_by_packet(now_ns, flow, len),

@@ -65,7 +65,11 @@ impl Placement {
                 }
                 // The state could not be elsewhere in time.
                 FlowletCut::Size if load_bps <= self.capacity_bps => return None,
-                FlowletCut::Gap | FlowletCut::Size | FlowletCut::Granularity | FlowletCut::Drain => {}
+                FlowletCut::Gap
+                | FlowletCut::Size
+                | FlowletCut::Granularity
+                | FlowletCut::Drain
+                | FlowletCut::Silence => {}
             }
         }
         if !matches!(self.mode, Granularity::SmartFlow { .. }) || cut == FlowletCut::Drain {

@@ -119,6 +119,12 @@ impl Units {
         self.state(unit) == UnitState::Active
     }
 
+    /// Returns true if a unit is active, and not silent.
+    #[inline]
+    pub fn is_sound(&self, unit: UnitId) -> bool {
+        self.units.get(unit.index()).is_some_and(|unit| unit.state == UnitState::Active && !unit.is_suspect)
+    }
+
     /// Returns true if an active unit is silent, and others take new flows.
     #[inline]
     pub fn is_passed_over(&self, unit: UnitId) -> bool {

@@ -150,7 +150,7 @@ impl Dispatcher {
     ) -> Option<NumberedPacket> {
         let flow = self.owners.find_guessed(guess, arrival.key)?;
         let (unit, bytes) = (flow.owner(), flow.bytes_with(arrival.len));
-        if self.cuts.may_cut(now_ns, flow, bytes) || !self.fleet.units().is_active(unit) {
+        if self.cuts.may_cut(now_ns, flow, bytes) || !self.fleet.units().is_sound(unit) {
             return None;
         }
         let id = FlowId { index: guess.index(), generation: flow.generation() };
@@ -224,14 +224,20 @@ impl Dispatcher {
             FlowletCut::Size => &mut step.counters().flowlets_by_size,
             FlowletCut::Granularity => &mut step.counters().flowlets_by_mode,
             FlowletCut::Drain => &mut step.counters().flowlets_by_drain,
+            FlowletCut::Silence => &mut step.counters().flowlets_by_silence,
         } += 1;
         self.fleet.reckon();
         let next = self.owners.begin_flowlet(now_ns, found.index);
         let refusers = self.owners.flows().flowlet(found.index).refusers();
         let is_grouped = self.owners.group_of(found.index).is_some();
+        let refuge = match cut {
+            FlowletCut::Silence => self.owners.sound_target(found.index, self.fleet.units()),
+            _ => None,
+        };
         let (cut, fleet) = ((cut, found.hash), &mut self.fleet);
         let chosen = match refusers.len() {
             _ if is_grouped => None, // It stays with its group.
+            _ if refuge.is_some() => refuge.map(|unit| UnitPick { unit, fits: true }),
             0 => self.placement.choose_next(cut, &next, fleet, step),
             _ => self.placement.choose_another(refusers, cut, &next, fleet, step),
         };

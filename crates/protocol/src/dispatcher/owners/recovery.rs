@@ -78,6 +78,17 @@ impl Owners {
         units.all().filter(move |&unit| runs(unit) && (targets.contains(unit) || before == Some(unit)))
     }
 
+    /// Returns the sound target of a flow's replicas with the fewest flows, if it has not refused
+    /// the flow.
+    pub fn sound_target(&self, index: u32, units: &Units) -> Option<UnitId> {
+        let (flow, flowlet) = (self.flows.get(index), self.flows.flowlet(index));
+        let may_take = |unit: &UnitId| {
+            let is_target = *unit != flow.owner() && flowlet.targets().contains(*unit);
+            is_target && units.is_sound(*unit) && !flowlet.refusers().contains(*unit)
+        };
+        units.active().iter().copied().filter(may_take).min_by_key(|&unit| (self.count_of(unit), unit))
+    }
+
     /// Returns the unit that takes a flow over: of those that may have a replica, the active one
     /// with the fewest flows. `None` if there is none.
     fn rescuer(&self, index: u32, units: &Units) -> Option<UnitId> {
