@@ -46,6 +46,8 @@ pub(crate) struct Flow {
     recovery: Recovery,
 }
 
+const _: () = assert!(size_of::<Flow>() == 256, "four cache lines");
+
 /// Memory of finished flows, for new ones.
 #[derive(Clone, Debug, Default)]
 #[allow(clippy::vec_box, reason = "entries have their flows in boxes, and get these as they are")]

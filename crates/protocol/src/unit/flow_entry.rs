@@ -154,19 +154,12 @@ impl FlowEntry {
         }
     }
 
-    /// Notes that the states of these epochs, if there are any, are lost. Epochs between them and
+    /// Gives up epochs with a lost state, now that they have a next owner. Epochs between them and
     /// those that were lost before count as lost, too, unless they are not finished.
-    fn note_lost(&mut self, epochs: Range<Epoch>) {
-        if !epochs.is_empty() {
-            let before = if self.lost.is_empty() { epochs.start } else { self.lost.start };
-            self.lost = before.min(epochs.start)..self.lost.end.max(epochs.end);
-        }
-    }
-
-    /// Gives up epochs with a lost state, now that they have a next owner.
     fn give_up_lost<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some(lost) = self.flow.as_mut().and_then(|flow| flow.give_up_lost(cx)) {
-            self.note_lost(lost..lost.saturating_add(1));
+            let first = if self.lost.is_empty() { lost } else { self.lost.start.min(lost) };
+            self.lost = first..self.lost.end.max(lost.saturating_add(1));
         }
     }
 
