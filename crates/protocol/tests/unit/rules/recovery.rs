@@ -62,7 +62,7 @@ fn without_a_replica_the_flow_is_lost() {
     b.packet(2, from(Z, 2), 4);
     assert_eq!(b.out.to_dispatcher, [recovered(2, None), FromUnit::Lost { flow: FLOW, epoch: 2 }]);
     b.dispatcher(recover(2, 2, &[]));
-    assert_eq!(b.out.to_dispatcher[2..], [recovered(2, None)], "it is said again");
+    assert_eq!(b.out.to_dispatcher[2..], [recovered(2, None)], "it is reported again");
     b.dispatcher(END);
     assert_eq!((b.dropped().len(), b.unit.pending(), b.unit.flows()), (2, 0, 0));
     assert_eq!(b.unit.next_timeout_ns(), u64::MAX);
