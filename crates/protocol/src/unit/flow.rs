@@ -280,9 +280,10 @@ impl Flow {
     }
 
     /// Notes that the owner of this epoch has the state, and keeps the state here until the
-    /// dispatcher's release. Returns false if that has come.
+    /// dispatcher's release. Returns false if that has come, or will not: the owner has recovered
+    /// the state.
     pub fn keep_until_release(&mut self, epoch: Epoch) -> bool {
-        let is_state = self.packets.state().is_some_and(|state| state.epoch < epoch);
+        let is_state = self.packets.state().is_some_and(|state| state.epoch.checked_add(1) == Some(epoch));
         let next = self.ownerships.before(epoch).and_then(|before| before.next());
         if !is_state || next.is_some_and(|next| next.released_ns().is_some()) {
             return false;

@@ -147,7 +147,8 @@ impl FlowEntry {
             return;
         };
         if self.is_over {
-            return flow.ownerships.give_up(id, epoch..Epoch::MAX, cx.out); // Nobody needs it.
+            flow.ownerships.give_up(id, epoch..Epoch::MAX, cx.out); // Nobody needs it.
+            return flow.end(cx); // A state of an earlier epoch may be the last one now.
         }
         if self.lose_epoch(epoch, cx) {
             cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
@@ -417,7 +418,10 @@ impl FlowEntry {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            FromPeer::State { epoch, .. } | FromPeer::Changes { epoch, .. } if self.is_past(epoch) => {
+            // A lost epoch has been given up: nobody waits for its state any more.
+            FromPeer::State { epoch, .. } | FromPeer::Changes { epoch, .. }
+                if self.is_past(epoch) || self.has_lost(epoch) =>
+            {
                 cx.counters.messages_stale += 1;
                 cx.out.to_units.push((from, FromPeer::StateAck { flow: id, epoch }));
                 Ok(())

@@ -124,6 +124,41 @@ fn the_owner_before_the_lost_one_may_still_have_the_state() {
 }
 
 #[test]
+fn a_state_that_comes_after_its_loss_is_not_taken() {
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 2), 3);
+    b.peer(X, no_state(2));
+    b.dispatcher(release_from(from(X, 2), 3, Y, 3));
+    b.peer(Y, pull(3, Y, 3));
+    b.sent();
+    b.peer(X, state(2, &[1, 2], 2));
+    assert_eq!(b.sent(), [(X, taken(2))]);
+    assert_eq!((b.unit.owned(FLOW), b.unit.flows()), (None, 0));
+}
+
+#[test]
+fn a_flow_ends_with_the_state_before_a_lost_one() {
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 2), 3);
+    b.packet(4, from(X, 4), 5);
+    b.peer(X, state(2, &[1, 2], 2));
+    b.dispatcher(END);
+    assert_eq!(b.unit.flows(), 1, "the state of epoch 4 may come");
+    b.peer(X, no_state(4));
+    assert_eq!((b.unit.flows(), b.unit.pending()), (0, 0));
+}
+
+#[test]
+fn a_state_before_a_recovered_one_is_given_up_in_a_group_too() {
+    let mut b = Bench::new(Config { has_groups: true, ..config() });
+    b.first([1, 2]);
+    b.dispatcher(release(2, X, 2));
+    b.peer(Y, seek(3, None));
+    b.peer(Y, taken(3));
+    assert_eq!((b.unit.owned(FLOW), b.unit.flows()), (None, 0));
+}
+
+#[test]
 fn a_recovered_state_is_replicated_at_once() {
     let mut b = Bench::new(config());
     b.peer(X, replica(1, &[1, 2], 2));
