@@ -180,13 +180,17 @@ impl FlowEntry {
         let Some(flow) = &mut self.flow else { return false };
         flow.lose(epoch);
         self.give_up_lost(cx);
+        self.has_epoch(epoch)
+    }
+
+    /// Returns true if an epoch of this unit is not finished.
+    fn has_epoch(&self, epoch: Epoch) -> bool {
         self.flow.as_ref().is_some_and(|flow| flow.ownerships.find(epoch).is_some())
     }
 
     /// Returns true if an epoch of this unit began with a state that is lost.
     fn has_lost(&self, epoch: Epoch) -> bool {
-        self.lost.contains(&epoch)
-            && !self.flow.as_ref().is_some_and(|flow| flow.ownerships.find(epoch).is_some())
+        self.lost.contains(&epoch) && !self.has_epoch(epoch)
     }
 
     /// Returns true if an epoch begins with the state of an epoch of this unit that is lost.
