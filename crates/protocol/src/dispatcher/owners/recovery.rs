@@ -14,7 +14,14 @@ impl Owners {
     pub fn lose_all_of(&mut self, unit: UnitId, units: &Units, step: &mut Step<'_>) {
         for index in 0..self.flows.used() {
             let flow = self.flows.get(index);
-            if !flow.is_live() || flow.owner() != unit {
+            if !flow.is_live() {
+                continue;
+            }
+            if flow.owner() != unit {
+                let targets = self.flows.flowlet(index).targets();
+                if !targets.is_all() && targets.contains(unit) {
+                    self.renew_targets(index);
+                }
                 continue;
             }
             match self.group_of(index) {
@@ -23,6 +30,25 @@ impl Owners {
                     Some(to) => self.take_over(index, to, units, step),
                     None => self.lose(index, units, step),
                 },
+            }
+        }
+    }
+
+    /// Lets a flow's next packet name the units that get replicas: its owner does not know them, or
+    /// one of them is lost.
+    pub(super) fn renew_targets(&mut self, index: u32) {
+        if self.wanted.is_some() {
+            self.flows.get_mut(index).end_flowlet();
+        }
+    }
+
+    /// The same for all flows with fewer replicas than wanted: another unit can have one.
+    pub fn renew_scarce_targets(&mut self) {
+        let Some(wanted) = self.wanted else { return };
+        for index in 0..self.flows.used() {
+            let targets = self.flows.flowlet(index).targets();
+            if self.flows.get(index).is_live() && !targets.is_all() && targets.len() < wanted {
+                self.renew_targets(index);
             }
         }
     }
@@ -49,6 +75,7 @@ impl Owners {
         if self.name_owner(index, to, step).is_none() {
             return self.lose(index, units, step); // It cannot move, and must not stay.
         }
+        self.renew_targets(index);
         if let Some(groups) = &mut self.groups {
             groups.await_flow(index);
         }
@@ -104,7 +131,8 @@ impl Owners {
         if !self.is_owner(from, (id, epoch)) {
             return;
         }
-        let may_be_recovered = self.holders(id.index, units).next().is_some();
+        // The owner may have a replica itself.
+        let may_be_recovered = self.has_replicas || self.holders(id.index, units).next().is_some();
         match may_be_recovered {
             true => self.recover(id.index, units, step),
             false => self.lose(id.index, units, step),
