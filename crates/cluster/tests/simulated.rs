@@ -244,12 +244,12 @@ fn links_are_counted_with_what_they_refuse() {
 #[test]
 fn unit_that_drops_packets_is_relieved() {
     const COUNTS: &str = "
-        settings { flows: 2k }
+        settings { flows: 8k }
         Port<0> inside; Port<1> outside;
         Monitor m { report: [] };
         pipelet { inside <-> m <-> outside; }";
     for choice in [UnitChoice::LeastLoaded, UnitChoice::RoundRobin] {
-        let mut profile = profile(Payload::Random, 30_000, 20_000.0, SEED);
+        let mut profile = profile(Payload::Random, 40_000, 40_000.0, SEED);
         profile.protocols.fragments = 0.0; // They wait for the packets before them.
         let expected = Expected::of(COUNTS, generated(&profile));
         let config = UnitsConfig {
@@ -263,7 +263,7 @@ fn unit_that_drops_packets_is_relieved() {
             || -> cluster::policies::GraphMaker { Box::new(|_| Ok(assembly_of("test.rvl", COUNTS).graph)) };
         let start = (SEED, expected.frames[0].timestamp_ns);
         let run_with_pause = |unit: usize| {
-            let pause = NodeFault { at_ns: 700_000_000, unit, kind: NodeFaultKind::Pause(900_000_000) };
+            let pause = NodeFault { at_ns: 700_000_000, unit, kind: NodeFaultKind::Pause(400_000_000) };
             let faults = SimulatedFaults { nodes: vec![pause], ..SimulatedFaults::NONE };
             let assembly = assembly_of("test.rvl", COUNTS);
             run_on(SimulatedCluster::start(assembly, config, 3, make, faults, start).unwrap(), &expected)

@@ -175,7 +175,7 @@ fn explanations_are_the_same_each_time() {
     let trial = trial("nat.rvl", &frames, &(LOSSY.to_owned() + RESTLESS), Granularity::Packet);
     let explanation = trial.explain(1).unwrap();
     assert_eq!(trial.explain(1).unwrap(), explanation);
-    for word in ["FaultPlan", "earlier lines", "owner-changed", "Pull", "state-installed", "processed"] {
+    for word in ["FaultPlan", "lines of other flows", "unit-changed", "state-installed", "processed"] {
         assert!(explanation.contains(word), "{word}: {explanation}");
     }
 }

@@ -27,13 +27,15 @@ pub fn at_most_once(world: &World) -> bool {
     world.units.iter().flat_map(|unit| &unit.engine().processed).all(|packet| seen.insert(packet))
 }
 
-/// An owner's state lists everything that was processed anywhere, up to its watermark, in order.
+/// An owner's state lists everything that was processed anywhere, up to its watermark, in order;
+/// except what was lost with a unit.
 pub fn states_are_whole(world: &World) -> bool {
     flows(world).into_iter().all(|flow| {
         let processed = processed(world, flow);
         world.units.iter().all(|unit| {
             let Some((_, mark)) = unit.owned(flow) else { return true };
-            unit.engine().state(flow).iter().eq(processed.range(..=mark.contiguous))
+            let state = unit.engine().state(flow);
+            state.iter().eq(world.lasting(flow, state, processed.range(..=mark.contiguous)))
         })
     })
 }

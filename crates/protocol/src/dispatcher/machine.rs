@@ -281,9 +281,9 @@ impl Dispatcher {
             FromUnit::Arrived { flow, epoch } => owners.arrived(from, (flow, epoch), units, step),
             FromUnit::Replicated { flow, .. } => self.evacuation.replicated(flow, step),
             FromUnit::Drained => self.fleet.drained(from, owners, step),
-            FromUnit::Lost { flow, epoch } => owners.lost(from, (flow, epoch), units, step),
+            FromUnit::Lost { flow, epoch } => owners.recoveries(units).report_lost(from, (flow, epoch), step),
             FromUnit::Recovered { flow, epoch, lacks } => {
-                owners.recovered(from, (flow, epoch), lacks, units, step);
+                owners.recoveries(units).report_recovered(from, (flow, epoch), lacks, step);
             }
             FromUnit::Refuse { flow, epoch, holder, .. } => {
                 owners.refused(from, (flow, epoch), holder, units, step);

@@ -159,7 +159,7 @@ impl<'a> Membership<'a> {
         let now_ns = self.clock.at(now_ns);
         let mut step = Step::new(now_ns, self.counters, outputs);
         if self.fleet.lose(unit, &mut step) {
-            self.owners.lose_all_of(unit, self.fleet.units(), &mut step);
+            self.owners.recoveries(self.fleet.units()).lose_all_of(unit, &mut step);
             self.fleet.hold_minimum(&mut step);
             self.clock.wake(now_ns);
         }

@@ -6,6 +6,7 @@
 mod dispatching;
 mod flow;
 mod owning;
+mod recovering;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,6 +18,7 @@ use super::line::{Machine, TimelineLine};
 use super::place::FlowPlace;
 use super::summary::MessagePeer;
 use flow::FlowAudit;
+use recovering::FenceAudit;
 
 /// Unanswered pulls after which a wait counts as one without end.
 const PULLS_UNANSWERED: u32 = 3;
@@ -69,10 +71,10 @@ pub fn first_violation(lines: &[TimelineLine]) -> Option<RuleViolation> {
 }
 
 /// Returns the wait that has no end in a timeline without a violation: a unit that pulls a flow's
-/// state again and again from a lost unit, and gets no answer.
+/// state, or seeks a replica, again and again at a lost unit, and gets no answer.
 pub fn endless_wait(lines: &[TimelineLine]) -> Option<RuleViolation> {
     let mut audit = Audit::default();
-    let mut pulls: BTreeMap<(UnitId, FlowId), (Epoch, u32)> = BTreeMap::new();
+    let mut pulls: BTreeMap<(UnitId, FlowId, UnitId), (Epoch, u32)> = BTreeMap::new();
     for (number, line) in lines.iter().enumerate() {
         let _ = audit.take(line);
         let (Machine::Unit(unit), Some(flow), Some(epoch)) = (line.role, line.place.flow, line.place.epoch)
@@ -81,9 +83,9 @@ pub fn endless_wait(lines: &[TimelineLine]) -> Option<RuleViolation> {
         };
         match line.event {
             TimelineEvent::Sent { message, to: MessagePeer::Unit(holder) }
-                if message.name() == "Pull" && audit.units.get(&holder) == Some(&"lost") =>
+                if matches!(message.name(), "Pull" | "Seek") && audit.units.get(&holder) == Some(&"lost") =>
             {
-                let (of, count) = pulls.entry((unit, flow)).or_default();
+                let (of, count) = pulls.entry((unit, flow, holder)).or_default();
                 *count = if *of == epoch { *count + 1 } else { 1 };
                 *of = epoch;
                 if *count == PULLS_UNANSWERED {
@@ -91,18 +93,18 @@ pub fn endless_wait(lines: &[TimelineLine]) -> Option<RuleViolation> {
                         line: number,
                         until: number,
                         flows: BTreeSet::from([flow]),
-                        rule: "the loss of a unit leaves nothing waiting: a pull for its state is answered in \
+                        rule: "the loss of a unit leaves nothing waiting: requests for its states are answered in \
                                its place (design.md 3.13)",
                         place: line.place,
-                        expected: format!("{unit} gets an End in the place of {holder}, which is lost"),
-                        seen: format!("{count} pulls since then, and no answer"),
+                        expected: format!("{unit} gets an answer in the place of {holder}, which is lost"),
+                        seen: format!("{} is sent {count} times since then", message.name()),
                     });
                 }
             }
-            TimelineEvent::Received { message, .. }
-                if matches!(message.name(), "State" | "Changes" | "End") =>
+            TimelineEvent::Received { message, from: MessagePeer::Unit(from) }
+                if matches!(message.name(), "State" | "Changes" | "End" | "Found") =>
             {
-                pulls.remove(&(unit, flow));
+                pulls.remove(&(unit, flow, from));
             }
             _ => {}
         }
@@ -137,11 +139,14 @@ struct Audit {
     must_move: Option<(usize, u16, UnitId)>,
     /// By line: a unit released a flow's state, and must keep a tombstone before its next call.
     must_bury: Option<(usize, UnitId, FlowPlace)>,
+    /// An owner that has recovered a state.
+    must_fence: Option<FenceAudit>,
 }
 
 impl Audit {
     fn take(&mut self, line: &TimelineLine) -> Checked {
         self.check_burial(line)?;
+        self.check_fence(line)?;
         match line.role {
             Machine::Dispatcher => self.take_of_dispatcher(line),
             Machine::Unit(unit) => self.take_of_unit(unit, line),
@@ -172,14 +177,17 @@ impl Audit {
 
     /// The unit is another process, or has lost everything.
     fn forget_states_at(&mut self, unit: UnitId) {
-        self.flows.values_mut().for_each(|flow| _ = flow.states.remove(&unit));
+        for flow in self.flows.values_mut() {
+            flow.states.remove(&unit);
+            flow.searches.remove(&unit);
+            flow.fenced.remove(&unit);
+        }
     }
 
     /// design.md 3.3: a tombstone stays where a state was.
     fn check_burial(&mut self, line: &TimelineLine) -> Checked {
         let Some((number, unit, place)) = self.must_bury else { return Ok(()) };
-        let is_same_call = line.role == Machine::Unit(unit)
-            && !matches!(line.event, TimelineEvent::Received { .. } | TimelineEvent::TimerFired { .. });
+        let is_same_call = line.is_of_call(unit);
         match line.event {
             TimelineEvent::TombstoneMade { .. } if is_same_call && line.place.flow == place.flow => {
                 self.must_bury = None;

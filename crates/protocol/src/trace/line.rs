@@ -48,6 +48,15 @@ pub struct TimelineLine {
     pub event: TimelineEvent,
 }
 
+impl TimelineLine {
+    /// Returns true if the line may be of the same call of a unit as the line before, which is of
+    /// that unit: a call begins with a message or a timer.
+    pub(super) fn is_of_call(&self, unit: UnitId) -> bool {
+        let begins = matches!(self.event, TimelineEvent::Received { .. } | TimelineEvent::TimerFired { .. });
+        self.role == Machine::Unit(unit) && !begins
+    }
+}
+
 /// Returns a time as text, in seconds.
 pub(super) fn shown_time(at_ns: u64) -> String {
     const SECOND_NS: u64 = 1_000_000_000;

@@ -37,7 +37,7 @@ pub struct MessageSummary {
     place: FlowPlace,
     /// A unit that it names, and the part that the unit has in it.
     unit: Option<(&'static str, UnitId)>,
-    /// A replica that it builds on.
+    /// The replica that it builds on, or carries.
     base: Option<Version>,
     /// Bytes of state or changes.
     bytes: Option<usize>,
@@ -64,7 +64,7 @@ impl MessageSummary {
         self.name
     }
 
-    /// Returns the replica that it builds on.
+    /// Returns the replica that it builds on, or carries.
     pub(super) fn base(&self) -> Option<Version> {
         self.base
     }
@@ -161,6 +161,8 @@ impl From<&FromPeer> for MessageSummary {
             FromPeer::NeedFull { flow, version } => {
                 MessageSummary { place: FlowPlace::new(flow, version.epoch, version.seq), ..plain }
             }
+            FromPeer::Seek { has, .. } => MessageSummary { base: has, ..plain },
+            FromPeer::Found { version, .. } => MessageSummary { base: version, ..plain },
             FromPeer::Refuse { reason, .. } => {
                 MessageSummary { note: Some(Note::Refused(reason)), bytes: None, ..plain }
             }

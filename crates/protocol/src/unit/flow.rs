@@ -13,12 +13,11 @@ mod tombstone;
 mod transfer;
 
 use std::hash::{Hash, Hasher};
-use std::ops::Range;
 
 use crate::message::{Epoch, FlowId, FlowRecord, FromUnit, RefuseReason, Stamp, UnitId, Version, Watermark};
 
 use crate::unit::{
-    Config, DropCause, Engine, Outbox,
+    Config, DropCause, Engine,
     ownership::{Ownership, StateSource},
     pending::{PacketSlab, PendingQueue},
 };
@@ -39,12 +38,15 @@ use transfer::{Fetch, Sent};
 #[repr(C, align(64))]
 pub(crate) struct Flow {
     packets: Packets,
-    ownerships: Ownerships,
+    pub ownerships: Ownerships,
     fetch: Fetch,
-    sent: Sent,
-    ending: Ending,
-    recovery: Recovery,
+    pub sent: Sent,
+    /// The end of the flow, as it is known here.
+    pub ending: Ending,
+    pub recovery: Recovery,
 }
+
+const _: () = assert!(size_of::<Flow>() == 256, "four cache lines");
 
 /// Memory of finished flows, for new ones.
 #[derive(Clone, Debug, Default)]
@@ -69,7 +71,7 @@ impl FlowPool {
 
     /// Takes back the memory of a flow that has no ownerships.
     pub fn take_back(&mut self, flow: Box<Flow>) {
-        debug_assert!(flow.is_done(), "the flow is somebody's");
+        debug_assert!(flow.ownerships.is_empty(), "the flow is somebody's");
         if self.0.len() < SPARE_MAX {
             self.0.push(flow);
         }
@@ -114,31 +116,13 @@ impl Flow {
         &mut self.packets
     }
 
-    /// Returns the end of the flow, as it is known here.
-    pub fn ending(&self) -> &Ending {
-        &self.ending
-    }
-
-    /// Returns true if the unit has nothing left to do for the flow.
-    pub fn is_done(&self) -> bool {
-        self.ownerships.is_empty()
-    }
-
     /// Returns true if the state of this epoch is awaited from another unit.
     pub fn awaits(&self, epoch: Epoch) -> bool {
         let is_known_lost = |ownership: &Ownership| ownership.start().is_lost();
         !self.packets.is_past(epoch) && self.ownerships.find(epoch).is_some_and(|own| !is_known_lost(own))
     }
 
-    /// Gives up these epochs: their states will not come. Owners that have requested them are
-    /// answered.
-    pub fn give_up<P>(&mut self, id: FlowId, epochs: Range<Epoch>, out: &mut Outbox<P>) {
-        while let Some(lost) = self.ownerships.take_last_of(epochs.clone()) {
-            lost.answer_lost(id, out);
-        }
-    }
-
-    /// Notes that the state of this epoch is lost. Later epochs may have states nevertheless.
+    /// Notes that the state of this epoch is lost. Later epochs may have states.
     pub fn lose(&mut self, epoch: Epoch) {
         self.packets.disturb();
         self.ownerships.lose(epoch);
@@ -150,22 +134,6 @@ impl Flow {
         lost.answer_lost(cx.flow, cx.out);
         self.packets.drop_before(lost.epoch().saturating_add(1), cx);
         Some(lost.epoch())
-    }
-
-    /// Returns true if the dispatcher has not decided yet what becomes of an epoch with a lost
-    /// state.
-    pub fn is_undecided(&self, epoch: Epoch) -> bool {
-        self.ownerships.find(epoch).is_some_and(|own| matches!(own.start(), StateSource::Lost { .. }))
-    }
-
-    /// Returns true if an epoch of this unit is not finished.
-    pub fn has_epoch(&self, epoch: Epoch) -> bool {
-        self.ownerships.find(epoch).is_some()
-    }
-
-    /// Returns true if the state of this epoch is being recovered.
-    pub fn is_recovering(&self, epoch: Epoch) -> bool {
-        self.recovery.is_for(epoch)
     }
 
     /// Returns true if the state here, or an awaited one, covers this seq.
@@ -314,20 +282,16 @@ impl Flow {
     }
 
     /// Notes that the owner of this epoch has the state, and keeps the state here until the
-    /// dispatcher's release. Returns false if that has come.
+    /// dispatcher's release. Returns false if that has come, or will not: the owner has recovered
+    /// the state.
     pub fn keep_until_release(&mut self, epoch: Epoch) -> bool {
-        let is_state = self.packets.state().is_some_and(|state| state.epoch < epoch);
+        let is_state = self.packets.state().is_some_and(|state| state.epoch.checked_add(1) == Some(epoch));
         let next = self.ownerships.before(epoch).and_then(|before| before.next());
         if !is_state || next.is_some_and(|next| next.released_ns().is_some()) {
             return false;
         }
         self.sent.acknowledge(epoch);
         true
-    }
-
-    /// Returns true if the owner of this epoch has the state already.
-    pub fn is_acknowledged(&self, epoch: Epoch) -> bool {
-        self.sent.acknowledged() == Some(epoch)
     }
 
     /// Forgets the state, which the owner of this epoch has. Packets that were pending for earlier
@@ -343,7 +307,9 @@ impl Flow {
         self.packets.take_state(false, cx);
         self.packets.forward_before(epoch, &gone, cx);
         self.packets.drop_before(epoch.saturating_add(1), cx);
-        self.start_at(owner, cx);
+        if let Some((epoch, last)) = self.ownerships.start_at(owner, cx.id()) {
+            cx.pull(owner, epoch, last);
+        }
         gone
     }
 

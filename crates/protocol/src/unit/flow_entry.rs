@@ -147,26 +147,20 @@ impl FlowEntry {
             return;
         };
         if self.is_over {
-            return flow.give_up(id, epoch..Epoch::MAX, cx.out); // Nobody needs it.
+            flow.ownerships.give_up(id, epoch..Epoch::MAX, cx.out); // Nobody needs it.
+            return flow.end(cx); // A state of an earlier epoch may be the last one now.
         }
         if self.lose_epoch(epoch, cx) {
             cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
         }
     }
 
-    /// Notes that the states of these epochs, if there are any, are lost. Epochs between them and
+    /// Gives up epochs with a lost state, now that they have a next owner. Epochs between them and
     /// those that were lost before count as lost, too, unless they are not finished.
-    fn note_lost(&mut self, epochs: Range<Epoch>) {
-        if !epochs.is_empty() {
-            let before = if self.lost.is_empty() { epochs.start } else { self.lost.start };
-            self.lost = before.min(epochs.start)..self.lost.end.max(epochs.end);
-        }
-    }
-
-    /// Gives up epochs with a lost state, now that they have a next owner.
     fn give_up_lost<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         while let Some(lost) = self.flow.as_mut().and_then(|flow| flow.give_up_lost(cx)) {
-            self.note_lost(lost..lost.saturating_add(1));
+            let first = if self.lost.is_empty() { lost } else { self.lost.start.min(lost) };
+            self.lost = first..self.lost.end.max(lost.saturating_add(1));
         }
     }
 
@@ -186,12 +180,17 @@ impl FlowEntry {
         let Some(flow) = &mut self.flow else { return false };
         flow.lose(epoch);
         self.give_up_lost(cx);
-        self.flow.as_ref().is_some_and(|flow| flow.has_epoch(epoch))
+        self.has_epoch(epoch)
+    }
+
+    /// Returns true if an epoch of this unit is not finished.
+    fn has_epoch(&self, epoch: Epoch) -> bool {
+        self.flow.as_ref().is_some_and(|flow| flow.ownerships.find(epoch).is_some())
     }
 
     /// Returns true if an epoch of this unit began with a state that is lost.
     fn has_lost(&self, epoch: Epoch) -> bool {
-        self.lost.contains(&epoch) && !self.flow.as_ref().is_some_and(|flow| flow.has_epoch(epoch))
+        self.lost.contains(&epoch) && !self.has_epoch(epoch)
     }
 
     /// Returns true if an epoch begins with the state of an epoch of this unit that is lost.
@@ -201,7 +200,8 @@ impl FlowEntry {
 
     /// Returns the newest state here, a replica or that of an epoch before this one.
     fn state_for<E: Engine>(&self, epoch: Epoch, cx: &mut Context<'_, E>) -> Option<(Version, FlowRecord)> {
-        let own = self.flow.as_ref().and_then(|flow| flow.state_for(epoch, cx));
+        let own = self.flow.as_ref().and_then(|flow| flow.own_state(cx));
+        let own = own.filter(|(version, _)| version.epoch < epoch);
         own.into_iter().chain(cx.replica()).max_by_key(|(version, _)| *version)
     }
 
@@ -247,7 +247,7 @@ impl FlowEntry {
 
     pub fn handle_packet<E: Engine>(&mut self, stamp: Stamp, packet: E::Packet, cx: &mut Context<'_, E>) {
         let is_lost = self.has_lost(stamp.epoch);
-        if is_lost || self.flow.as_ref().is_some_and(|flow| flow.is_undecided(stamp.epoch)) {
+        if is_lost || self.flow.as_ref().is_some_and(|flow| flow.ownerships.is_undecided(stamp.epoch)) {
             // The earlier report may be lost.
             cx.out.to_dispatcher.push(FromUnit::Lost { flow: stamp.flow, epoch: stamp.epoch });
         }
@@ -286,7 +286,7 @@ impl FlowEntry {
                 Ok(())
             }
             FromDispatcher::Recover { epoch, .. }
-                if self.flow.as_ref().is_some_and(|flow| flow.is_recovering(epoch)) =>
+                if self.flow.as_ref().is_some_and(|flow| flow.recovery.is_for(epoch)) =>
             {
                 cx.counters.messages_stale += 1;
                 Ok(())
@@ -313,7 +313,7 @@ impl FlowEntry {
                 None => {
                     let flow = self.flow(id, cx);
                     let outcome = flow.release(start.into(), (epoch, owner), last, cx);
-                    if flow.is_acknowledged(epoch) {
+                    if flow.sent.acknowledged() == Some(epoch) {
                         self.gone = Some(flow.leave(epoch, owner, cx));
                         self.done = epoch;
                     }
@@ -322,7 +322,7 @@ impl FlowEntry {
                 }
             },
             FromDispatcher::Adopt { epoch, .. }
-                if self.flow.as_ref().is_some_and(|flow| flow.is_undecided(epoch)) =>
+                if self.flow.as_ref().is_some_and(|flow| flow.ownerships.is_undecided(epoch)) =>
             {
                 cx.out.to_dispatcher.push(FromUnit::Lost { flow: id, epoch });
                 Ok(())
@@ -333,7 +333,7 @@ impl FlowEntry {
             FromDispatcher::Replicate { epoch, to, .. } => {
                 let is_owner = |flow: &&mut Box<Flow>| flow.owned().is_some_and(|(own, _)| own == epoch);
                 match self.flow.as_mut().filter(is_owner) {
-                    Some(flow) if flow.ending().may_be_copied() && to != cx.id() => {
+                    Some(flow) if flow.ending.may_be_copied() && to != cx.id() => {
                         flow.packets_mut().copy_to(to, cx);
                     }
                     _ => cx.counters.messages_stale += 1,
@@ -415,7 +415,10 @@ impl FlowEntry {
                 cx.counters.messages_stale += 1;
                 Ok(())
             }
-            FromPeer::State { epoch, .. } | FromPeer::Changes { epoch, .. } if self.is_past(epoch) => {
+            // A lost epoch has been given up: nobody waits for its state any more.
+            FromPeer::State { epoch, .. } | FromPeer::Changes { epoch, .. }
+                if self.is_past(epoch) || self.has_lost(epoch) =>
+            {
                 cx.counters.messages_stale += 1;
                 cx.out.to_units.push((from, FromPeer::StateAck { flow: id, epoch }));
                 Ok(())
@@ -471,7 +474,7 @@ impl FlowEntry {
             }
             FromPeer::Found { epoch, version, record, .. } => {
                 let replica = version.map(|version| (version, record));
-                match self.flow.as_mut().is_some_and(|flow| flow.found(epoch, from, replica)) {
+                match self.flow.as_mut().is_some_and(|flow| flow.recovery.found(epoch, from, replica)) {
                     true => self.finish_recovery(id, cx),
                     false => cx.counters.messages_stale += 1,
                 }
@@ -631,14 +634,14 @@ impl FlowEntry {
     pub fn handle_timeout<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
         if let Some(flow) = &mut self.flow {
             flow.handle_timeout(cx);
-            self.is_over |= flow.ending().is_over(); // It may have given up waiting.
+            self.is_over |= flow.ending.is_over(); // It may have given up waiting.
         }
     }
 
     /// Releases a flow without work left. Returns the deadline if it stays.
     pub fn settle<E: Engine>(&mut self, cx: &mut Context<'_, E>) -> u64 {
-        if let Some(flow) = self.flow.take_if(|flow| flow.is_done()) {
-            self.done = self.done.max(flow.ending().ended().unwrap_or(0));
+        if let Some(flow) = self.flow.take_if(|flow| flow.ownerships.is_empty()) {
+            self.done = self.done.max(flow.ending.ended().unwrap_or(0));
             cx.spare.take_back(flow);
         }
         self.flow.as_mut().map_or(NEVER_NS, |flow| flow.settle(cx))

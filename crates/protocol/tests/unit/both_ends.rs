@@ -189,10 +189,11 @@ simulations! {
     fn replicas_continue_flows_of_a_crashed_unit(
         course in course(),
         deltas in any::<bool>(),
-        crash_at in 50usize..200,
+        (units, crash_at) in (3u16..6, 50usize..200),
     ) {
-        let targets = TargetChoice::All;
-        let course = Course { targets, deltas, steps: 250, units: (3, 3), crash_at: Some(crash_at), ..course };
+        // With more than three units, several have replicas, some newer than others.
+        let (targets, units) = (TargetChoice::All, (units, units));
+        let course = Course { targets, deltas, steps: 250, units, crash_at: Some(crash_at), ..course };
         let pair = course.run();
         let flows = pair.dispatcher.flows();
         for status in flows.statuses(0..flows.indexes_used()) {

@@ -25,7 +25,7 @@ record! {
         pub started: u64 = counter("links_started"),
         /// Links that ended because the other node was silent for too long, or had ended them.
         pub dead: u64 = counter("links_dead"),
-        /// Times at which another node was suspect: it was silent for 0.3 s.
+        /// Times at which another node was suspect: it was silent for 75 ms to 0.3 s.
         pub suspected: u64 = counter("links_suspected"),
         /// Times at which this process did not run for 0.1 s or more: too little processor time, or
         /// it was stopped.

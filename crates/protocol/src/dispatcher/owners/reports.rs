@@ -61,7 +61,7 @@ impl Owners {
         let Some(last) = self.flows.live(id).filter(is_owner).map(|flow| flow.seq()) else { return };
         match units.state(holder) {
             UnitState::Active | UnitState::Draining if holder != from => {}
-            UnitState::Lost => return self.lost(from, (id, epoch), units, step),
+            UnitState::Lost => return self.recoveries(units).report_lost(from, (id, epoch), step),
             _ => return,
         }
         if let Some(epoch) = self.hand_over(id.index, holder, step) {

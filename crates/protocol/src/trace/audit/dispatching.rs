@@ -5,6 +5,7 @@ use crate::message::UnitId;
 use crate::trace::event::TimelineEvent;
 use crate::trace::line::TimelineLine;
 use crate::trace::place::FlowPlace;
+use crate::trace::summary::MessagePeer;
 
 /// Flows of a unit that stand for all.
 const FLOWS_SHOWN: usize = 2;
@@ -38,8 +39,10 @@ impl Audit {
                 self.flow(place).into_iter().for_each(|flow| flow.group = Some(group));
             }
             TimelineEvent::Dispatched { unit } => self.check_dispatched(place, unit)?,
-            TimelineEvent::OwnerChanged { to, .. } => self.check_owner(place, to)?,
-            TimelineEvent::Sent { message, .. } => self.check_sent_by_dispatcher(place, message.name())?,
+            TimelineEvent::OwnerChanged { from, to } => self.check_owner(place, from, to)?,
+            TimelineEvent::Sent { message, to } => {
+                self.check_sent_by_dispatcher(place, message.name(), to)?
+            }
             TimelineEvent::FlowEnded { .. } => {
                 let number = self.number;
                 if let Some((flow, id)) = self.flow(place).zip(place.flow) {
@@ -115,12 +118,14 @@ impl Audit {
                 format!("{owner}, epoch {epoch}"),
                 format!("sent to {unit}"),
             ),
-            () => Ok(()),
+            () => self.check_announced(place, "a packet"),
         }
     }
 
     /// design.md 3.1: the epoch rises with each change of the owner.
-    fn check_owner(&mut self, place: FlowPlace, to: UnitId) -> Checked {
+    fn check_owner(&mut self, place: FlowPlace, from: UnitId, to: UnitId) -> Checked {
+        let is_lost = |unit: &UnitId| self.units.get(unit) == Some(&"lost");
+        let (lost_owner, is_at_lost) = (Some(from).filter(is_lost), is_lost(&to));
         let (Some(epoch), Some(flow)) = (place.epoch, self.flow(place)) else { return Ok(()) };
         let (before, owner) = flow.present();
         if epoch != before + 1 {
@@ -132,16 +137,27 @@ impl Audit {
             );
         }
         let last_before = place.seq.unwrap_or(0);
-        flow.epochs.insert(epoch, EpochAudit { owner: to, last_before, begun_at: None });
-        Ok(())
+        flow.epochs.insert(epoch, EpochAudit { lost_owner, ..EpochAudit::new(to, last_before) });
+        match is_at_lost {
+            false => Ok(()),
+            true => self.broken(
+                "a lost unit owns no flow: its flows continue elsewhere, or end (design.md 3.13)",
+                place,
+                format!("epoch {epoch} belongs to a unit that runs"),
+                format!("it belongs to {to}, which is lost"),
+            ),
+        }
     }
 
-    /// design.md 3.1: `Release` and `Adopt` name the last packet of the epoch before.
-    fn check_sent_by_dispatcher(&mut self, place: FlowPlace, name: &'static str) -> Checked {
+    /// design.md 3.1: `Release`, `Adopt` and `Recover` name the last packet of the epoch before.
+    fn check_sent_by_dispatcher(&mut self, place: FlowPlace, name: &'static str, to: MessagePeer) -> Checked {
+        match (name, to) {
+            ("Recover", MessagePeer::Unit(to)) => self.check_recover(place, to)?,
+            ("Release" | "Adopt", _) => self.check_announced(place, name)?,
+            _ => return Ok(()),
+        }
         let Some((flow, epoch)) = self.flow(place).zip(place.epoch) else { return Ok(()) };
-        let Some(known) = flow.epochs.get(&epoch).filter(|_| matches!(name, "Release" | "Adopt")) else {
-            return Ok(());
-        };
+        let Some(known) = flow.epochs.get(&epoch) else { return Ok(()) };
         let (last, named) = (known.last_before, place.seq.unwrap_or(0));
         if named == last {
             return Ok(());

@@ -13,6 +13,38 @@ pub(super) struct EpochAudit {
     pub last_before: u64,
     /// The unit that began it with a state.
     pub begun_at: Option<UnitId>,
+    /// The owner of the epoch before, if it was lost before this one.
+    pub lost_owner: Option<UnitId>,
+    /// The dispatcher lets the owner recover the state.
+    pub recovers: bool,
+    /// It began with a recovered state.
+    pub is_recovered: bool,
+}
+
+impl EpochAudit {
+    pub fn new(owner: UnitId, last_before: u64) -> EpochAudit {
+        EpochAudit {
+            owner,
+            last_before,
+            begun_at: None,
+            lost_owner: None,
+            recovers: false,
+            is_recovered: false,
+        }
+    }
+}
+
+/// A unit's search for replicas of a lost state.
+#[derive(Default)]
+pub(super) struct SearchAudit {
+    pub epoch: Epoch,
+    /// Units that may have one, and those of them that have not answered.
+    pub asked: BTreeSet<UnitId>,
+    pub unanswered: BTreeSet<UnitId>,
+    /// The newest one so far, and its holder.
+    pub newest: Option<(Version, UnitId)>,
+    /// Packets that the state lacks.
+    pub given_up: u64,
 }
 
 /// A state at a unit.
@@ -42,13 +74,16 @@ pub(super) struct FlowAudit {
     done: BTreeSet<u64>,
     /// Replicas to which the last received changes apply, by unit.
     pub bases: BTreeMap<UnitId, Version>,
+    /// By the unit that recovers the state.
+    pub searches: BTreeMap<UnitId, SearchAudit>,
+    /// The last epoch that has ended at a unit, as a later state was recovered elsewhere.
+    pub fenced: BTreeMap<UnitId, Epoch>,
 }
 
 impl FlowAudit {
     pub fn new(owner: UnitId, key: FlowKey) -> FlowAudit {
-        let first = EpochAudit { owner, last_before: 0, begun_at: None };
         FlowAudit {
-            epochs: BTreeMap::from([(1, first)]),
+            epochs: BTreeMap::from([(1, EpochAudit::new(owner, 0))]),
             last: 0,
             is_over: false,
             group: None,
@@ -59,6 +94,8 @@ impl FlowAudit {
             processed: BTreeMap::new(),
             done: BTreeSet::new(),
             bases: BTreeMap::new(),
+            searches: BTreeMap::new(),
+            fenced: BTreeMap::new(),
         }
     }
 

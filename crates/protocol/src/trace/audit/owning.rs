@@ -5,6 +5,7 @@ use crate::message::UnitId;
 use crate::trace::event::TimelineEvent;
 use crate::trace::line::TimelineLine;
 use crate::trace::place::FlowPlace;
+use crate::trace::summary::MessagePeer;
 
 /// One packet after the other.
 const IN_ORDER: &str =
@@ -13,6 +14,11 @@ const IN_ORDER: &str =
 impl Audit {
     pub(super) fn take_of_unit(&mut self, unit: UnitId, line: &TimelineLine) -> Checked {
         let place = line.place;
+        let peer = match line.event {
+            TimelineEvent::Sent { to: MessagePeer::Unit(peer), .. }
+            | TimelineEvent::Received { from: MessagePeer::Unit(peer), .. } => Some(peer),
+            _ => None,
+        };
         match line.event {
             TimelineEvent::Fault { .. } | TimelineEvent::Reset {} => self.forget_states_at(unit),
             TimelineEvent::StateInstalled { source } => self.check_installed(unit, place, source)?,
@@ -27,7 +33,10 @@ impl Audit {
             TimelineEvent::GivenUp { packets } => {
                 let (Some(flow), Some(seq)) = (self.flow(place), place.seq) else { return Ok(()) };
                 flow.close((1..=seq).rev().take(packets as usize));
-                if let Some(state) = flow.states.get_mut(&unit) {
+                let search = flow.searches.get_mut(&unit);
+                if let Some(search) = search.filter(|search| Some(search.epoch) == place.epoch) {
+                    search.given_up = packets;
+                } else if let Some(state) = flow.states.get_mut(&unit) {
                     // All up to this seq are processed or given up.
                     let from = state.seq;
                     state.seq = state.seq.max(seq);
@@ -45,6 +54,12 @@ impl Audit {
                 self.must_bury = Some((self.number, unit, place));
             }
             TimelineEvent::Received { message, .. } => {
+                match (message.name(), peer) {
+                    ("Recover", None) => self.begin_search(unit, place),
+                    ("Found", Some(from)) => self.note_found(unit, place, from, message.base()),
+                    ("StateAck", Some(_)) => self.note_fenced(unit, place),
+                    _ => {}
+                }
                 if let Some((flow, base)) = self.flow(place).zip(message.base()) {
                     flow.bases.insert(unit, base);
                 }
@@ -60,9 +75,12 @@ impl Audit {
                     );
                 }
             }
-            TimelineEvent::Sent { message, .. } if matches!(message.name(), "State" | "Changes") => {
-                self.check_sent_state(unit, place)?;
-            }
+            TimelineEvent::Sent { message, .. } => match (message.name(), peer) {
+                ("State" | "Changes", _) => self.check_sent_state(unit, place)?,
+                ("Seek", Some(to)) => self.check_seek(unit, place, to)?,
+                ("StateAck", Some(to)) => self.note_fence(unit, place, to),
+                _ => {}
+            },
             _ => {}
         }
         Ok(())
@@ -73,6 +91,7 @@ impl Audit {
             return Ok(());
         };
         let before = flow.states.get(&unit).copied();
+        let last = flow.epochs.get(&epoch).map_or(0, |known| known.last_before);
         flow.states.insert(unit, StateAudit { epoch, seq });
         let Some(known) = flow.epochs.get_mut(&epoch) else { return Ok(()) };
         match known.begun_at.replace(unit) {
@@ -106,7 +125,11 @@ impl Audit {
             }
             None => {}
         }
-        let last = known.last_before;
+        self.check_fenced(unit, place, "installed a state")?;
+        let search = self.flow(place).and_then(|flow| flow.searches.remove(&unit));
+        if source == "recovered" {
+            return self.check_recovered(unit, place, search.unwrap_or_default(), last);
+        }
         if seq < last && source == "replica" {
             return self.broken(
                 "a replica is the state only if it covers the last packet of the epoch before (design.md 3.5)",
@@ -127,6 +150,7 @@ impl Audit {
     }
 
     fn check_processed(&mut self, unit: UnitId, place: FlowPlace) -> Checked {
+        self.check_fenced(unit, place, "processed a packet")?;
         let (Some(flow), Some(seq)) = (self.flow(place), place.seq) else { return Ok(()) };
         let first = flow.processed.insert(seq, unit);
         let holder = flow.states.keys().next_back().copied();

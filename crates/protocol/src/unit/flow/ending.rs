@@ -5,8 +5,8 @@ use crate::message::Epoch;
 /// The end of a flow, as it is known here.
 #[derive(Clone, Copy, Debug, Hash)]
 pub(crate) struct Ending {
-    /// Time of the last proposal to end the flow.
-    proposed_ns: Option<u64>,
+    /// Time of the last proposal to end the flow; 0 if there is none.
+    proposed_ns: u64,
     /// Time since which nothing is processed: the flow ends once its last owner's state is here.
     over_since_ns: Option<u64>,
     /// Time at which another flow took the index.
@@ -18,7 +18,7 @@ pub(crate) struct Ending {
 impl Ending {
     /// Creates the ending of a flow that may have ended, or given way to another one.
     pub fn new(over_since_ns: Option<u64>, gave_way_ns: Option<u64>) -> Ending {
-        Ending { proposed_ns: None, over_since_ns, gave_way_ns, ended: None }
+        Ending { proposed_ns: 0, over_since_ns, gave_way_ns, ended: None }
     }
 
     /// Returns true if nothing is processed any more.
@@ -40,7 +40,7 @@ impl Ending {
     /// Notes that the flow has ended. Returns true if that was proposed.
     pub fn begin(&mut self, now_ns: u64) -> bool {
         self.over_since_ns.get_or_insert(now_ns);
-        self.proposed_ns.take().is_some()
+        std::mem::take(&mut self.proposed_ns) > 0
     }
 
     /// Notes that another flow has the index.
@@ -55,18 +55,18 @@ impl Ending {
 
     /// Notes a proposal to end the flow.
     pub fn propose(&mut self, now_ns: u64) {
-        self.proposed_ns = Some(now_ns);
+        self.proposed_ns = now_ns;
     }
 
     /// Forgets the proposal: another epoch has begun.
     pub fn withdraw(&mut self) {
-        self.proposed_ns = None;
+        self.proposed_ns = 0;
     }
 
     /// Returns the time of the last packet, `seen_ns`, or of the last proposal to end the flow, if
     /// that is later.
     pub fn silent_since_ns(&self, seen_ns: u64) -> u64 {
-        seen_ns.max(self.proposed_ns.unwrap_or(0))
+        seen_ns.max(self.proposed_ns)
     }
 
     /// Returns the time since which the unit waits for a state only to end it.

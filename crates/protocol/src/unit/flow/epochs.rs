@@ -20,7 +20,11 @@ impl Flow {
             let next = ownership.next();
             if is_over {
                 match next {
-                    None if is_last => return self.finish(cx),
+                    // No other unit gets the state.
+                    None if is_last => {
+                        self.ending.finish(self.packets.take_state(true, cx));
+                        return self.ownerships.clear();
+                    }
                     None => return,
                     Some(next) => _ = self.packets.give_up_to(next.last()),
                 }
@@ -44,12 +48,6 @@ impl Flow {
                 return;
             }
         }
-    }
-
-    /// Ends the flow here: no other unit gets the state.
-    fn finish<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        self.ending.finish(self.packets.take_state(true, cx));
-        self.ownerships.clear();
     }
 
     /// Notes an epoch and the place of its state. Once the place is known, the state is fetched.
@@ -168,18 +166,6 @@ impl Flow {
     pub fn pull_whole<E: Engine>(&mut self, epoch: Epoch, cx: &mut Context<'_, E>) {
         if self.awaited(cx).is_some_and(|(awaited, ..)| awaited == epoch) {
             self.pull_again(cx);
-        }
-    }
-
-    /// Requests the next state from another unit if its source was an epoch of this unit that has
-    /// turned out to be the other's.
-    pub(super) fn start_at<E: Engine>(&mut self, owner: UnitId, cx: &mut Context<'_, E>) {
-        if let Some(first) = self.ownerships.first_mut()
-            && let StateSource::From { previous, last } = first.start()
-            && previous == cx.id()
-        {
-            first.set_start(StateSource::From { previous: owner, last });
-            cx.pull(owner, first.epoch(), last);
         }
     }
 

@@ -4,9 +4,9 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use super::Unacceptable;
-use crate::message::{Epoch, FlowRecord, UnitId, Version, Watermark};
+use crate::message::{Epoch, FlowId, FlowRecord, UnitId, Version, Watermark};
 use crate::unit::{
-    OWNERSHIPS_MAX,
+    OWNERSHIPS_MAX, Outbox,
     ownership::{Ownership, StateSource, Successor},
     replicas::is_exact,
 };
@@ -14,7 +14,7 @@ use crate::unit::{
 /// The epochs that the unit owns and has not finished, in order. Few flows ever have more than one
 /// at a time.
 #[derive(Clone, Debug, Hash)]
-pub(super) struct Ownerships(VecDeque<Ownership>);
+pub(crate) struct Ownerships(VecDeque<Ownership>);
 
 impl Ownerships {
     /// Creates a list without epochs, with room for one.
@@ -131,6 +131,33 @@ impl Ownerships {
     /// Removes those with a lost state, except that of this epoch.
     pub fn forget_lost(&mut self, except: Option<Epoch>) {
         self.0.retain(|own| !own.start().is_lost() || Some(own.epoch()) == except);
+    }
+
+    /// Returns true if the dispatcher has not decided yet what becomes of an epoch with a lost
+    /// state.
+    pub fn is_undecided(&self, epoch: Epoch) -> bool {
+        self.find(epoch).is_some_and(|own| matches!(own.start(), StateSource::Lost { .. }))
+    }
+
+    /// Gives up these epochs: their states will not come. Owners that have requested them are
+    /// answered.
+    pub fn give_up<P>(&mut self, id: FlowId, epochs: Range<Epoch>, out: &mut Outbox<P>) {
+        while let Some(lost) = self.take_last_of(epochs.clone()) {
+            lost.answer_lost(id, out);
+        }
+    }
+
+    /// Notes that the state of the first one is at another unit if its source was an epoch of this
+    /// unit, `me`, that has turned out to be the other's. Returns the epoch and the seq to request.
+    pub fn start_at(&mut self, owner: UnitId, me: UnitId) -> Option<(Epoch, u64)> {
+        let first = self.first_mut()?;
+        match first.start() {
+            StateSource::From { previous, last } if previous == me => {
+                first.set_start(StateSource::From { previous: owner, last });
+                Some((first.epoch(), last))
+            }
+            _ => None,
+        }
     }
 
     pub fn clear(&mut self) {

@@ -1,6 +1,6 @@
 //! The state of a flow that is here, and the order of its packets.
 
-use crate::message::{Epoch, FlowId, ReplicaTargets, Stamp, UnitId, Watermark};
+use crate::message::{Epoch, FlowId, ReplicaTargets, Stamp, UnitId, Version, Watermark};
 
 use super::{Context, State, Tombstone, replication::Replication};
 use crate::trace::{FlowPlace, TimelineEvent};
@@ -89,6 +89,11 @@ impl Packets {
     #[inline]
     pub(super) fn state(&self) -> Option<State> {
         self.state
+    }
+
+    /// Returns the version of the state, if it is here.
+    pub(super) fn version(&self) -> Option<Version> {
+        self.state.map(|State { epoch, mark }| Version { epoch, seq: mark.contiguous })
     }
 
     /// Returns the state, if it is here and of this epoch.

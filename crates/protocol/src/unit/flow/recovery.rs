@@ -19,7 +19,7 @@ use crate::unit::{Config, Engine, ownership::StateSource};
 
 /// The search for replicas of a lost state, if there is one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Recovery(Option<Box<Search>>);
+pub(crate) struct Recovery(Option<Box<Search>>);
 
 /// A search for replicas.
 #[derive(Clone, Debug, Hash)]
@@ -41,6 +41,21 @@ struct Search {
 }
 
 impl Recovery {
+    /// Begins a search.
+    fn new<E: Engine>(epoch: Epoch, holders: &[UnitId], targets: &[UnitId], cx: &Context<'_, E>) -> Recovery {
+        let others = |units: &[UnitId]| -> Vec<UnitId> {
+            let mut others: Vec<UnitId> = units.iter().copied().filter(|&unit| unit != cx.id()).collect();
+            others.sort_unstable();
+            others.dedup();
+            others
+        };
+        let targets = ReplicaTargets::of_distinct(others(targets).into_iter());
+        let (holders, at_ns) = (others(holders), cx.now_ns);
+        let unanswered = holders.clone();
+        let search = Search { epoch, holders, unanswered, newest: None, targets, at_ns, times: 0 };
+        Recovery(Some(Box::new(search)))
+    }
+
     /// Returns true if the state of this epoch is sought.
     pub fn is_for(&self, epoch: Epoch) -> bool {
         self.0.as_ref().is_some_and(|search| search.epoch == epoch)
@@ -60,6 +75,36 @@ impl Recovery {
     /// Ends a search for the state of this epoch or an earlier one: it is here.
     pub fn stop_up_to(&mut self, epoch: Epoch) {
         _ = self.0.take_if(|search| search.epoch <= epoch);
+    }
+
+    /// Requests newer replicas than the one here, or the state here, from the units that have not
+    /// answered.
+    fn seek<E: Engine>(&self, state: Option<Version>, cx: &mut Context<'_, E>) {
+        let Some(search) = &self.0 else { return };
+        let has = state.max(cx.replica().map(|(version, _)| version));
+        for &unit in &search.unanswered {
+            cx.counters.replicas_sought += 1;
+            cx.out.to_units.push((unit, FromPeer::Seek { flow: cx.flow, epoch: search.epoch, has }));
+        }
+    }
+
+    /// Repeats the requests.
+    pub fn seek_again<E: Engine>(&mut self, state: Option<Version>, cx: &mut Context<'_, E>) {
+        if let Some(search) = &mut self.0 {
+            (search.at_ns, search.times) = (cx.now_ns, search.times.saturating_add(1));
+        }
+        self.seek(state, cx);
+    }
+
+    /// Handles the answer of a unit. Returns false if it is not awaited.
+    pub fn found(&mut self, epoch: Epoch, from: UnitId, replica: Option<(Version, FlowRecord)>) -> bool {
+        let Some(search) = self.0.as_mut().filter(|search| search.epoch == epoch) else { return false };
+        let Some(place) = search.unanswered.iter().position(|&unit| unit == from) else { return false };
+        search.unanswered.remove(place);
+        if let Some((version, record)) = replica {
+            search.keep(version, record);
+        }
+        true
     }
 
     /// Takes the search once all units have answered.
@@ -89,53 +134,9 @@ impl Flow {
     ) -> Result<(), Unacceptable> {
         self.packets.disturb();
         self.ownerships.admit(epoch)?.set_start(StateSource::Replicas { last });
-        let me = cx.id();
-        let others = |units: &[UnitId]| -> Vec<UnitId> {
-            let mut others: Vec<UnitId> = units.iter().copied().filter(|&unit| unit != me).collect();
-            others.sort_unstable();
-            others.dedup();
-            others
-        };
-        let targets = ReplicaTargets::of_distinct(others(targets).into_iter());
-        let (holders, at_ns) = (others(holders), cx.now_ns);
-        let unanswered = holders.clone();
-        let search = Search { epoch, holders, unanswered, newest: None, targets, at_ns, times: 0 };
-        self.recovery = Recovery(Some(Box::new(search)));
-        self.seek(cx);
+        self.recovery = Recovery::new(epoch, holders, targets, cx);
+        self.recovery.seek(self.packets.version(), cx);
         Ok(())
-    }
-
-    /// Requests newer replicas than the one here from the units that have not answered.
-    fn seek<E: Engine>(&self, cx: &mut Context<'_, E>) {
-        let Some(search) = &self.recovery.0 else { return };
-        let own = self.packets.state();
-        let own = own.map(|state| Version { epoch: state.epoch, seq: state.mark.contiguous });
-        let has = own.max(cx.replica().map(|(version, _)| version));
-        for &unit in &search.unanswered {
-            cx.counters.replicas_sought += 1;
-            cx.out.to_units.push((unit, FromPeer::Seek { flow: cx.flow, epoch: search.epoch, has }));
-        }
-    }
-
-    /// Repeats the requests.
-    pub(super) fn seek_again<E: Engine>(&mut self, cx: &mut Context<'_, E>) {
-        if let Some(search) = &mut self.recovery.0 {
-            (search.at_ns, search.times) = (cx.now_ns, search.times.saturating_add(1));
-        }
-        self.seek(cx);
-    }
-
-    /// Handles the answer of a unit. Returns false if it is not awaited.
-    pub fn found(&mut self, epoch: Epoch, from: UnitId, replica: Option<(Version, FlowRecord)>) -> bool {
-        let Some(search) = self.recovery.0.as_mut().filter(|search| search.epoch == epoch) else {
-            return false;
-        };
-        let Some(place) = search.unanswered.iter().position(|&unit| unit == from) else { return false };
-        search.unanswered.remove(place);
-        if let Some((version, record)) = replica {
-            search.keep(version, record);
-        }
-        true
     }
 
     /// Continues with the newest state once all units have answered. Returns the epoch if there is
@@ -154,19 +155,9 @@ impl Flow {
         None
     }
 
-    /// Returns the newest state here for an owner that seeks one: a replica, or the state of an
-    /// earlier epoch.
-    pub fn state_for<E: Engine>(
-        &self,
-        epoch: Epoch,
-        cx: &mut Context<'_, E>,
-    ) -> Option<(Version, FlowRecord)> {
-        self.own_state(cx).filter(|(version, _)| version.epoch < epoch)
-    }
-
     /// Returns the state that is here, of an epoch before the lost one. A state that was sent to
     /// the lost owner is that of the message: its flow may have let go of it since.
-    fn own_state<E: Engine>(&self, cx: &mut Context<'_, E>) -> Option<(Version, FlowRecord)> {
+    pub fn own_state<E: Engine>(&self, cx: &mut Context<'_, E>) -> Option<(Version, FlowRecord)> {
         let state = self.packets.state()?;
         let sent = self.sent.state_of(state.epoch.saturating_add(1)).cloned();
         let record = sent.unwrap_or_else(|| cx.record(state.mark));

@@ -122,7 +122,7 @@ impl Flow {
         match timer {
             UnitTimer::Gap | UnitTimer::Release => self.pump(cx),
             UnitTimer::Pull => self.pull_again(cx),
-            UnitTimer::Seek => self.seek_again(cx),
+            UnitTimer::Seek => self.recovery.seek_again(self.packets.version(), cx),
             UnitTimer::Offer => {
                 cx.counters.states_offered += 1;
                 self.answer(cx);

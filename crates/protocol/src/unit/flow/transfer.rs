@@ -43,7 +43,7 @@ impl Fetch {
 
 /// The state that was sent to the next owner.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sent {
+pub(crate) struct Sent {
     /// The state, and the epoch that it begins, if it may have to be sent again: the engine does
     /// not have it any more.
     state: Option<Box<(Epoch, FlowRecord)>>,

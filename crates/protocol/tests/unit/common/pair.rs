@@ -243,9 +243,6 @@ impl Pair {
                         (flow.epoch, flow.owner) = (epoch, owner);
                         flow.handover = Handover::From { previous: to, last };
                     }
-                    if let FromDispatcher::Recover { flow, last, .. } = message {
-                        self.world.at_risk.insert(flow, last);
-                    }
                     if let FromDispatcher::Recover { flow, epoch, last, .. } = message
                         && let Some(flow) = self.flows.get_mut(&flow)
                         && epoch > flow.epoch

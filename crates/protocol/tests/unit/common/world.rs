@@ -45,7 +45,7 @@ pub struct World {
     pub lost: BTreeSet<UnitId>,
     /// The last packets before the flows' states were lost and recovered: their effects, and those
     /// of earlier ones, may be lost.
-    pub at_risk: BTreeMap<FlowId, u64>,
+    at_risk: BTreeMap<FlowId, u64>,
     /// In the order of sending.
     pub wire: Vec<Parcel>,
     pub to_dispatcher: Vec<(UnitId, FromUnit)>,
@@ -197,6 +197,10 @@ impl World {
     }
 
     pub fn post(&mut self, from: Option<UnitId>, to: UnitId, item: Item) {
+        if let Item::Message(UnitMessage::FromDispatcher(FromDispatcher::Recover { flow, last, .. })) = &item
+        {
+            self.at_risk.insert(*flow, *last);
+        }
         if from.is_none() {
             let (place, event) = match &item {
                 Item::Packet(stamp, _) => (
@@ -310,13 +314,25 @@ impl World {
         all
     }
 
+    /// Returns those of the processed packets whose effects a flow's state must have: not those that
+    /// it lacks because an earlier state was lost.
+    pub fn lasting<'a>(
+        &self,
+        flow: FlowId,
+        state: &[u64],
+        processed: impl Iterator<Item = &'a u64>,
+    ) -> impl Iterator<Item = &'a u64> {
+        let at_risk = self.at_risk.get(&flow).copied().unwrap_or(0);
+        let here: BTreeSet<u64> = state.iter().copied().collect();
+        processed.filter(move |seq| **seq > at_risk || here.contains(seq))
+    }
+
     /// Checks what must hold at any time.
     pub fn check(&self) {
         let known: BTreeSet<FlowId> =
             self.units.iter().flat_map(|unit| unit.engine().states.keys().copied()).collect();
         for flow in known {
             let processed = self.processed(flow);
-            let at_risk = self.at_risk.get(&flow).copied().unwrap_or(0);
             let owners: Vec<(Epoch, Watermark, &[u64])> = self
                 .units
                 .iter()
@@ -329,10 +345,8 @@ impl World {
             for (_, mark, state) in owners {
                 // The oracle: everything processed anywhere up to here, in order, and nothing else;
                 // except what was lost with a unit.
-                let (here, all) =
-                    (state.iter().collect::<BTreeSet<_>>(), processed.range(..=mark.contiguous));
-                let known = all.filter(|seq| here.contains(seq) || **seq > at_risk);
-                assert!(state.iter().eq(known), "{flow}: {state:?} of {processed:?}");
+                let lasting = self.lasting(flow, state, processed.range(..=mark.contiguous));
+                assert!(state.iter().eq(lasting), "{flow}: {state:?} of {processed:?}");
             }
         }
     }

@@ -62,7 +62,7 @@ fn without_a_replica_the_flow_is_lost() {
     b.packet(2, from(Z, 2), 4);
     assert_eq!(b.out.to_dispatcher, [recovered(2, None), FromUnit::Lost { flow: FLOW, epoch: 2 }]);
     b.dispatcher(recover(2, 2, &[]));
-    assert_eq!(b.out.to_dispatcher[2..], [recovered(2, None)], "it is said again");
+    assert_eq!(b.out.to_dispatcher[2..], [recovered(2, None)], "it is reported again");
     b.dispatcher(END);
     assert_eq!((b.dropped().len(), b.unit.pending(), b.unit.flows()), (2, 0, 0));
     assert_eq!(b.unit.next_timeout_ns(), u64::MAX);
@@ -121,6 +121,41 @@ fn the_owner_before_the_lost_one_may_still_have_the_state() {
     // It gets the flow itself.
     b.dispatcher(recover(3, 4, &[ME]));
     assert_eq!((b.unit.owned(FLOW), b.state()), (Some((3, Watermark::up_to(4))), &[1, 2][..]));
+}
+
+#[test]
+fn a_state_that_comes_after_its_loss_is_not_taken() {
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 2), 3);
+    b.peer(X, no_state(2));
+    b.dispatcher(release_from(from(X, 2), 3, Y, 3));
+    b.peer(Y, pull(3, Y, 3));
+    b.sent();
+    b.peer(X, state(2, &[1, 2], 2));
+    assert_eq!(b.sent(), [(X, taken(2))]);
+    assert_eq!((b.unit.owned(FLOW), b.unit.flows()), (None, 0));
+}
+
+#[test]
+fn a_flow_ends_with_the_state_before_a_lost_one() {
+    let mut b = Bench::new(config());
+    b.packet(2, from(X, 2), 3);
+    b.packet(4, from(X, 4), 5);
+    b.peer(X, state(2, &[1, 2], 2));
+    b.dispatcher(END);
+    assert_eq!(b.unit.flows(), 1, "the state of epoch 4 may come");
+    b.peer(X, no_state(4));
+    assert_eq!((b.unit.flows(), b.unit.pending()), (0, 0));
+}
+
+#[test]
+fn a_state_before_a_recovered_one_is_given_up_in_a_group_too() {
+    let mut b = Bench::new(Config { has_groups: true, ..config() });
+    b.first([1, 2]);
+    b.dispatcher(release(2, X, 2));
+    b.peer(Y, seek(3, None));
+    b.peer(Y, taken(3));
+    assert_eq!((b.unit.owned(FLOW), b.unit.flows()), (None, 0));
 }
 
 #[test]
