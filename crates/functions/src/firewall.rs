@@ -274,6 +274,11 @@ impl NetworkFunction for Firewall {
         (state.judged, state.quick) = (0, 0);
     }
 
+    /// Looks for the connection anew: segments that passed elsewhere count as sent.
+    fn flow_lags(&self, state: &mut State, _context: &mut Context<'_>) {
+        state.ends.lag();
+    }
+
     fn upgrade(from_version: u16, old: &[u8]) -> Result<State, UpgradeError> {
         let of_1 = old.split_at_checked(offset_of!(State, counted));
         let (1, Some((head, ends))) = (from_version, of_1) else {

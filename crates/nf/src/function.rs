@@ -124,6 +124,10 @@ pub trait NetworkFunction: Sized + Send + Sync + 'static {
     /// Called after a flow's record arrived from another unit, before its first packet here.
     fn flow_moved(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
 
+    /// Called after [`NetworkFunction::flow_moved`] if the flow's record lacks packets: they were
+    /// processed at a unit that was lost, and may have reached their hosts.
+    fn flow_lags(&self, _state: &mut Self::State, _context: &mut Context<'_>) {}
+
     /// Runs one of the state functions that this NF recorded (B22), in place of
     /// [`NetworkFunction::process`]. It can only read the packet, and cannot answer it.
     ///

@@ -229,6 +229,9 @@ pub trait Stage: Send {
     /// Takes over a flow from another unit.
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
 
+    /// Notes that a flow's record lacks packets.
+    fn flow_lags(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>);
+
     /// Appends the content of the flow's growing buffers, which travels beside its record.
     fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>);
 

@@ -91,6 +91,12 @@ fn reason(error: &RestoreError) -> RefuseReason {
     }
 }
 
+/// Notes that the flows with this handle lack packets that were processed elsewhere.
+pub fn note_lag(graph: &mut Graph, handle: u32, pool: &mut PacketPool) {
+    let records: Vec<u32> = graph.flows().of_handle(handle).collect();
+    records.into_iter().for_each(|record| graph.flows_mut().note_lag(record, pool));
+}
+
 /// Removes the flows with this handle; they have another owner.
 pub fn release(graph: &mut Graph, handle: u32) {
     let records: Vec<u32> = graph.flows().of_handle(handle).collect();

@@ -69,6 +69,11 @@ impl Stage for Shaky {
         self.inside.flow_moved(record, now_ns, env);
     }
 
+    fn flow_lags(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        self.shake();
+        self.inside.flow_lags(record, now_ns, env);
+    }
+
     fn release_buffers(&mut self, record: u32, records: &mut FlowRecords) {
         self.shake();
         self.inside.release_buffers(record, records);

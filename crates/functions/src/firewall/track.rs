@@ -124,6 +124,20 @@ impl TcpTracker {
         }
     }
 
+    /// Notes that segments have passed that were not followed: the next one shows where the ends
+    /// are. Until then each may have sent what the other end's window permits.
+    pub fn lag(&mut self) {
+        if self.is_over() {
+            return;
+        }
+        let is_known = self.ends.iter().all(|end| end.flags & SEEN != 0 && end.window > 0);
+        match is_known {
+            true => self.ends.iter_mut().for_each(|end| end.flags &= SCALES | FINISHED),
+            false => self.ends = <[SenderState; 2]>::default(),
+        }
+        self.attempt = ConnectionAttempt::default();
+    }
+
     fn seen_from(&self, direction: Direction) -> [SenderState; 2] {
         [self.ends[direction.index()], self.ends[direction.other().index()]]
     }

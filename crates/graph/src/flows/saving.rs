@@ -312,6 +312,14 @@ impl FlowTransfer {
         restored
     }
 
+    /// Notes that a restored flow lacks packets that were processed elsewhere.
+    pub fn note_lag(&mut self, record: u32, flows: &mut Flows, stages: &mut Stages, pool: &mut PacketPool) {
+        assert!(flows.table.is_live(record), "a record without a flow lags");
+        let mut parts = FlowParts { flows, stages };
+        let now_ns = parts.flows.clock.now_ns();
+        parts.for_each(record, pool, |_, stage, record, env| stage.flow_lags(record, now_ns, env));
+    }
+
     /// Removes a flow that has moved elsewhere, which is not its end. What it holds of pools stays
     /// held, unless the other graph has pools of its own.
     ///

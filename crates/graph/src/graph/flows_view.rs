@@ -115,6 +115,16 @@ impl FlowsMut<'_> {
         self.pipeline.restore_flow(saved, true, pool)
     }
 
+    /// Notes that a restored flow lacks packets that were processed elsewhere, at a unit that was
+    /// lost.
+    ///
+    /// # Panics
+    /// If there is no such flow.
+    pub fn note_lag(&mut self, record: u32, pool: &mut PacketPool) {
+        let (transfer, flows, stages) = self.pipeline.transfer_parts();
+        transfer.note_lag(record, flows, stages, pool);
+    }
+
     /// Removes a flow that has moved elsewhere, which is not its end. What it holds of pools stays
     /// held, unless the other graph has pools of its own.
     ///

@@ -284,6 +284,9 @@ impl Stage for Broken {
     fn flow_moved(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
         self.stage.flow_moved(record, now_ns, env);
     }
+    fn flow_lags(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        self.stage.flow_lags(record, now_ns, env);
+    }
     fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>) {
         self.stage.save_buffers(record, records, out);
     }

@@ -465,6 +465,13 @@ impl<N: NetworkFunction> Stage for Loaded<N> {
         });
     }
 
+    fn flow_lags(&mut self, record: u32, now_ns: u64, env: &mut StageEnv<'_>) {
+        let transit = env.records.header(record).transit(record, now_ns);
+        self.with_flow(transit, env, |function, state, context| {
+            function.flow_lags(state, context);
+        });
+    }
+
     fn save_buffers(&mut self, record: u32, records: &mut FlowRecords, out: &mut Vec<u8>) {
         self.with_map(record, records, |instance, _, mut map| {
             if let Some(buffers) = &instance.shared.buffers {

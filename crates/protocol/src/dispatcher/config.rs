@@ -370,6 +370,13 @@ impl Config {
         }
     }
 
+    /// Returns the number of units that are to have replicas of a flow for as long as it lasts;
+    /// `None` if flows have none, or choose them again with each flowlet.
+    pub(crate) fn lasting_targets(&self) -> Option<usize> {
+        let lasts = matches!(self.mode, Granularity::Flow | Granularity::Rss { .. });
+        (lasts && self.targets != TargetChoice::None).then_some(self.targets_count.into())
+    }
+
     /// Returns the size above which a flowlet is likely to be cut.
     pub(crate) fn push_above(&self) -> u64 {
         match (self.mode, self.push_at) {

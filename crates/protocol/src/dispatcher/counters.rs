@@ -36,6 +36,9 @@ pub struct Counters {
 
     /// Flowlets cut because their unit was silent, and another one had a replica.
     pub flowlets_by_silence: u64,
+    /// Flowlets cut because other units than before shall have replicas: the owner or a target has
+    /// changed, or a unit has come.
+    pub flowlets_by_targets: u64,
 
     /// Units chosen for flowlets, the first of a flow or later ones.
     pub assignments: u64,
@@ -109,5 +112,6 @@ impl Counters {
             + self.flowlets_by_mode
             + self.flowlets_by_drain
             + self.flowlets_by_silence
+            + self.flowlets_by_targets
     }
 }

@@ -41,7 +41,7 @@ impl Demand {
     }
 
     /// Measures the flow's past flowlet. Its time counts as at least T: a single packet is no
-    /// burst.
+    /// burst. Of one that was [ended](Flow::end_flowlet), only the estimate is known.
     pub fn measure(&mut self, now_ns: u64, flow: &Flow, flowlet: &Flowlet) -> f32 {
         let since_start = |at_ns: u64| at_ns.saturating_sub(flowlet.started_ns()).max(self.gap_ns);
         let time_ns = match self.rate_over {
@@ -49,7 +49,8 @@ impl Demand {
             RateWindow::Interval => since_start(now_ns),
             RateWindow::Window => self.window_ns,
         };
-        let measured_bps = rate_bps(flow.bytes(), time_ns);
+        let Some(bytes) = flow.bytes() else { return flow.estimate_bps() };
+        let measured_bps = rate_bps(bytes, time_ns);
         self.sum_bps += f64::from(measured_bps);
         self.count += 1;
         measured_bps

@@ -32,6 +32,9 @@ pub(crate) struct Flow {
     estimate_bps: f32,
 }
 
+/// Bytes of a flowlet after its end: more than any limit, so that its next packet is looked at.
+const ENDED: u64 = u64::MAX;
+
 /// The fields that only the first packet of a flowlet and a flow's end need: one more cache line.
 #[derive(Clone, Debug, FromBytes, IntoBytes, KnownLayout, Immutable)]
 #[repr(C, align(64))]
@@ -165,10 +168,10 @@ impl Flow {
         self.seq
     }
 
-    /// Returns the bytes of its present flowlet.
+    /// Returns the bytes of its present flowlet; `None` if it [has ended](Flow::end_flowlet).
     #[inline]
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    pub fn bytes(&self) -> Option<u64> {
+        (!self.has_ended_flowlet()).then_some(self.bytes)
     }
 
     /// Returns the seq of the last packet to the previous owner.
@@ -187,6 +190,17 @@ impl Flow {
     #[inline]
     pub fn estimate_bps(&self) -> f32 {
         self.estimate_bps
+    }
+
+    /// Ends the present flowlet: the next packet begins one, at the same unit.
+    pub fn end_flowlet(&mut self) {
+        self.bytes = ENDED;
+    }
+
+    /// Returns true if the present flowlet [has ended](Flow::end_flowlet) before the next begins.
+    #[inline]
+    pub fn has_ended_flowlet(&self) -> bool {
+        self.bytes == ENDED
     }
 
     /// Begins a flowlet with this estimated rate, in bits per second.

@@ -21,6 +21,8 @@ pub(crate) enum FlowletCut {
     Drain,
     /// The unit is silent, and another one may have the state.
     Silence,
+    /// Other units than before shall have replicas.
+    Targets,
 }
 
 /// The rules for cutting flows into flowlets.
@@ -94,6 +96,9 @@ impl Cuts {
         if fleet.units().is_passed_over(flow.owner()) {
             let has_refuge = owners.sound_target(found.index, fleet.units()).is_some();
             return (has_refuge && owners.group_of(found.index).is_none()).then_some(FlowletCut::Silence);
+        }
+        if flow.has_ended_flowlet() {
+            return Some(FlowletCut::Targets);
         }
         let by_mode = match self.mode {
             Granularity::Flowlet => return self.cut_by_packet(now_ns, flow, len),

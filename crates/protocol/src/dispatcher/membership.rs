@@ -67,6 +67,7 @@ impl<'a> Membership<'a> {
         if self.fleet.units().state(unit) == UnitState::Starting {
             self.counters.buckets_moved += self.fleet.activate(unit, now_ns);
             self.owners.level_from_now();
+            self.owners.renew_scarce_targets();
             if self.owners.flows().count() == 0 {
                 self.fleet.deal_buckets();
             }
@@ -138,6 +139,7 @@ impl<'a> Membership<'a> {
             UnitState::Draining => {
                 self.counters.buckets_moved += self.fleet.resume(unit, now_ns);
                 self.owners.level_from_now();
+                self.owners.renew_scarce_targets();
                 self.clock.wake(now_ns);
             }
             UnitState::Active if self.fleet.units().is_leaving(unit) => self.fleet.set_leaving(unit, false),

@@ -12,7 +12,7 @@ use packet::FlowKey;
 use crate::message::{Epoch, FlowId, FromDispatcher, ReplicaTargets, Stamp, UnitId};
 use crate::trace::{EventSink, FlowPlace, TimelineEvent};
 
-use crate::dispatcher::config::{Config, DispatcherError};
+use crate::dispatcher::config::{Config, DispatcherError, TargetChoice};
 use crate::dispatcher::demand::Demand;
 use crate::dispatcher::flow::{Flow, TargetList};
 use crate::dispatcher::flows::{FlowGuess, Flows};
@@ -37,6 +37,11 @@ pub(crate) struct Owners {
     counts: Vec<u32>,
     /// Silence after which a flow may end for a new one, in ns; `None` if none may.
     displaced_after_ns: Option<u64>,
+    /// Units that are to have replicas of each flow for as long as it lasts; `None` if flows have
+    /// none, or other ones in each flowlet.
+    wanted: Option<usize>,
+    /// Units have replicas of flows of others.
+    has_replicas: bool,
     trace: EventSink,
 }
 
@@ -65,6 +70,8 @@ impl Owners {
             lost: LostFlows::default(),
             counts: vec![0; usize::from(config.units_max)],
             displaced_after_ns: config.displaced_after_ns(),
+            wanted: config.lasting_targets(),
+            has_replicas: config.targets != TargetChoice::None,
             trace: EventSink::default(),
         })
     }
@@ -230,6 +237,7 @@ impl Owners {
         let (flow, live) = (self.flows.id(index), self.flows.get(index));
         let (previous, last) = (live.owner(), live.seq());
         let epoch = self.hand_over(index, to, step)?;
+        self.renew_targets(index);
         step.send(to, FromDispatcher::Adopt { flow, epoch, previous, last });
         Some(epoch)
     }

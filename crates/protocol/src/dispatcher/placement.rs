@@ -69,7 +69,8 @@ impl Placement {
                 | FlowletCut::Size
                 | FlowletCut::Granularity
                 | FlowletCut::Drain
-                | FlowletCut::Silence => {}
+                | FlowletCut::Silence
+                | FlowletCut::Targets => {}
             }
         }
         if !matches!(self.mode, Granularity::SmartFlow { .. }) || cut == FlowletCut::Drain {

@@ -151,7 +151,8 @@ impl Relief {
     fn mean_rate_bps(&self, index: u32, owners: &Owners, step: &Step<'_>) -> f32 {
         let started_ns = owners.flows().flowlet(index).started_ns();
         let time_ns = step.now_ns().saturating_sub(started_ns).max(self.gap_ns);
-        rate_bps(owners.flows().get(index).bytes(), time_ns)
+        let flow = owners.flows().get(index);
+        flow.bytes().map_or(flow.estimate_bps(), |bytes| rate_bps(bytes, time_ns))
     }
 
     /// Drains the unit with the least load, of equal ones the last, if the others have had room for

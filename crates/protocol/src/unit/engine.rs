@@ -38,6 +38,10 @@ pub trait Engine {
     /// stays at the unit that sent the state.
     fn restore(&mut self, now_ns: u64, flow: FlowId, state: &[u8]) -> Result<(), RefuseReason>;
 
+    /// Notes that the flow's state lacks this many packets: they were processed at a unit that was
+    /// lost, and may have left.
+    fn miss(&mut self, _now_ns: u64, _flow: FlowId, _packets: u64) {}
+
     /// Discards the flow's state: it moved, or the flow has `ended`. At its end the flow returns
     /// its shares of pools.
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool);

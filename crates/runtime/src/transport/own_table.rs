@@ -10,7 +10,7 @@ use protocol::message::{FlowId, RefuseReason};
 use protocol::unit::{Done, Engine, FlowAlias};
 
 use super::FirstFragment;
-use crate::saved::{Source, release, restore, save};
+use crate::saved::{Source, note_lag, release, restore, save};
 
 /// Flows with a handle beyond the indexes, before those without state here are forgotten.
 const OLDER_KEPT: usize = 64;
@@ -354,6 +354,12 @@ impl Engine for OwnEngine {
         let restored = restore(&mut self.graph, handle, (state, source), &mut self.pool);
         self.settle();
         restored
+    }
+
+    fn miss(&mut self, now_ns: u64, flow: FlowId, _packets: u64) {
+        self.handle_timeout(now_ns);
+        let handle = self.handle(flow);
+        note_lag(&mut self.graph, handle, &mut self.pool);
     }
 
     fn forget(&mut self, now_ns: u64, flow: FlowId, ended: bool) {

@@ -422,7 +422,9 @@ impl UnitEnd {
             // A reliable transport repeats no packet, and fewer are in flight than may be pending.
             let reason = match why {
                 DropCause::FlowEnded => DropReason::FlowEnded,
-                DropCause::Stale | DropCause::PendingFull | DropCause::Refused => DropReason::Internal,
+                // Recovered states cover what was to be processed at the lost unit.
+                DropCause::Stale => DropReason::UnitLost,
+                DropCause::PendingFull | DropCause::Refused => DropReason::Internal,
             };
             graph.classifier_mut().discard(packet, reason, pool);
         }

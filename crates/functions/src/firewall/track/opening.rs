@@ -184,6 +184,20 @@ impl SenderState {
         self.window = self.window.max(segment.window.into());
     }
 
+    /// Returns the state of an end that is at this number after it [was not
+    /// followed](TcpTracker::lag): it may have sent a window of its peer more, and may repeat one.
+    fn found(&self, at: u32, peer: &SenderState) -> SenderState {
+        let end = at.wrapping_add(peer.window);
+        SenderState {
+            end,
+            limit: end,
+            window: self.window.saturating_mul(2).min(WINDOW_MAX),
+            scale: self.scale,
+            flags: SEEN | self.flags & (SCALES | FINISHED),
+            ..SenderState::default()
+        }
+    }
+
     /// Returns the state of an end after the answer to its attempt.
     fn of(attempt: &ConnectionAttempt) -> SenderState {
         SenderState {
@@ -255,8 +269,12 @@ fn open(sender: &mut SenderState, receiver: &mut SenderState, segment: &TcpSegme
 }
 
 /// Starts in the middle of a connection: accepts the sequence numbers and assumes the largest
-/// window.
+/// window, unless the connection was [followed before](TcpTracker::lag).
 fn pick_up(sender: &mut SenderState, receiver: &mut SenderState, segment: &TcpSegment) {
+    if let (Some(ack), 1.., 1..) = (segment.ack, sender.window, receiver.window) {
+        (*sender, *receiver) = (sender.found(segment.end(), receiver), receiver.found(ack, sender));
+        return note(sender, receiver, segment);
+    }
     let known = |end: u32| SenderState {
         end,
         limit: end.wrapping_add(WINDOW_MAX),

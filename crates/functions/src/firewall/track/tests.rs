@@ -48,6 +48,36 @@ fn a_segment_that_does_not_fit_changes_nothing() {
     assert_eq!(ends, before);
 }
 
+/// The other end sent 300 segments, which all arrived, while nobody followed.
+#[test]
+fn a_connection_that_went_on_unseen_is_found_again() {
+    let ahead = 5001 + 300_000;
+    let next = segment(ahead, 1000, Some(1001), 4000, 0);
+    assert!(!opened().follow(&next, R), "it would be refused for ever");
+    let of_both = [(segment(1001, 0, Some(ahead), 8000, 0), O), (next, R)];
+    for order in [[0, 1], [1, 0]] {
+        let mut ends = opened();
+        ends.lag();
+        for (segment, direction) in order.map(|at| &of_both[at]) {
+            assert!(ends.follow(segment, *direction), "{order:?}");
+        }
+        // What was in flight is acknowledged, or repeated.
+        assert!(ends.follow(&segment(1001, 0, Some(ahead + 7000), 8000, 0), O), "{order:?}");
+        assert!(ends.follow(&segment(ahead - 6000, 1000, Some(1001), 4000, 0), R), "{order:?}");
+        let beyond =
+            [(segment(ahead + 40_000, 1, Some(1001), 4000, 0), R), (segment(7001, 1, None, 0, RST), O)];
+        for (segment, direction) in beyond {
+            assert!(!ends.follow(&segment, direction), "{order:?}");
+        }
+    }
+    // Half of the beginning was not seen.
+    let mut ends = TcpTracker::default();
+    assert!(ends.follow(&segment(1000, 0, None, 8000, SYN), O));
+    ends.lag();
+    assert!(ends.follow(&segment(1001, 0, Some(5001), 8000, 0), O));
+    assert!(ends.follow(&segment(5001, 100, Some(1001), 8000, 0), R));
+}
+
 // RFC 5961 3.2.
 #[test]
 fn a_reset_must_hit_the_window() {

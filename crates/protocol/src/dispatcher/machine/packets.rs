@@ -225,6 +225,7 @@ impl Dispatcher {
             FlowletCut::Granularity => &mut step.counters().flowlets_by_mode,
             FlowletCut::Drain => &mut step.counters().flowlets_by_drain,
             FlowletCut::Silence => &mut step.counters().flowlets_by_silence,
+            FlowletCut::Targets => &mut step.counters().flowlets_by_targets,
         } += 1;
         self.fleet.reckon();
         let next = self.owners.begin_flowlet(now_ns, found.index);
@@ -234,12 +235,13 @@ impl Dispatcher {
             FlowletCut::Silence => self.owners.sound_target(found.index, self.fleet.units()),
             _ => None,
         };
-        let (cut, fleet) = ((cut, found.hash), &mut self.fleet);
+        let fleet = &mut self.fleet;
         let chosen = match refusers.len() {
             _ if is_grouped => None, // It stays with its group.
+            _ if cut == FlowletCut::Targets => None,
             _ if refuge.is_some() => refuge.map(|unit| UnitPick { unit, fits: true }),
-            0 => self.placement.choose_next(cut, &next, fleet, step),
-            _ => self.placement.choose_another(refusers, cut, &next, fleet, step),
+            0 => self.placement.choose_next((cut, found.hash), &next, fleet, step),
+            _ => self.placement.choose_another(refusers, (cut, found.hash), &next, fleet, step),
         };
         let mut owner = next.owner;
         if let Some(chosen) = chosen {

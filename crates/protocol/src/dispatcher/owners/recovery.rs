@@ -16,6 +16,25 @@ pub(crate) struct Recoveries<'a> {
 }
 
 impl Owners {
+    /// Lets a flow's next packet name the units that get replicas: its owner does not know them, or
+    /// one of them is lost.
+    pub(super) fn renew_targets(&mut self, index: u32) {
+        if self.wanted.is_some() {
+            self.flows.get_mut(index).end_flowlet();
+        }
+    }
+
+    /// The same for all flows with fewer replicas than wanted: another unit can have one.
+    pub fn renew_scarce_targets(&mut self) {
+        let Some(wanted) = self.wanted else { return };
+        for index in 0..self.flows.used() {
+            let targets = self.flows.flowlet(index).targets();
+            if self.flows.get(index).is_live() && !targets.is_all() && targets.len() < wanted {
+                self.renew_targets(index);
+            }
+        }
+    }
+
     /// Returns the recovery of flows at these units.
     pub fn recoveries<'a>(&'a mut self, units: &'a Units) -> Recoveries<'a> {
         Recoveries { owners: self, units }
@@ -38,7 +57,14 @@ impl Recoveries<'_> {
     pub fn lose_all_of(&mut self, unit: UnitId, step: &mut Step<'_>) {
         for index in 0..self.owners.flows.used() {
             let flow = self.owners.flows.get(index);
-            if !flow.is_live() || flow.owner() != unit {
+            if !flow.is_live() {
+                continue;
+            }
+            if flow.owner() != unit {
+                let targets = self.owners.flows.flowlet(index).targets();
+                if !targets.is_all() && targets.contains(unit) {
+                    self.owners.renew_targets(index);
+                }
                 continue;
             }
             match self.owners.group_of(index) {
@@ -57,7 +83,8 @@ impl Recoveries<'_> {
         if !self.is_owner(from, (id, epoch)) {
             return;
         }
-        let may_be_recovered = self.holders(id.index).next().is_some();
+        // The owner may have a replica itself.
+        let may_be_recovered = self.owners.has_replicas || self.holders(id.index).next().is_some();
         match may_be_recovered {
             true => self.recover(id.index, step),
             false => self.lose(id.index, step),
@@ -105,6 +132,7 @@ impl Recoveries<'_> {
         if self.owners.name_owner(index, to, step).is_none() {
             return self.lose(index, step); // It cannot move, and must not stay.
         }
+        self.owners.renew_targets(index);
         if let Some(groups) = &mut self.owners.groups {
             groups.await_flow(index);
         }

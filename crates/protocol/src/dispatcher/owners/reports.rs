@@ -68,6 +68,7 @@ impl Owners {
             step.counters().states_refused += 1;
             self.flows.add_refuser(id.index, from);
             self.group_refused(id.index, from, holder);
+            self.renew_targets(id.index);
             step.send(holder, FromDispatcher::Adopt { flow: id, epoch, previous: from, last });
         }
     }

@@ -154,3 +154,47 @@ fn a_suspect_unit_keeps_its_flows_and_gets_no_new_ones() {
     bench.dispatcher.membership().suspect(UnitId(0), false);
     assert_eq!(at(&mut bench, 23), UnitId(0));
 }
+
+#[test]
+fn replicas_go_to_other_units_after_a_crash_a_move_and_a_start() {
+    let config = Config { mode: Granularity::Flow, targets_count: 2, lambda: 0.0, ..fixed(3) };
+    let config = Config { choice: UnitChoice::RoundRobin, units_max: 4, ..config };
+    let mut bench = Bench::new(config);
+    let targets = |bench: &mut Bench, now_ns, flow| {
+        let (unit, stamp) = bench.packet(now_ns, flow, 100);
+        (unit.0, stamp.targets.map(|targets| targets.units().iter().map(|unit| unit.0).collect::<Vec<_>>()))
+    };
+    assert_eq!(targets(&mut bench, 1, 1), (0, Some(vec![1, 2])));
+    assert_eq!(targets(&mut bench, 1, 2), (1, Some(vec![0, 2])));
+    assert_eq!(targets(&mut bench, 2, 2), (1, None), "it lasts");
+    bench.dispatcher.membership().lose(3, UnitId(0), &mut bench.outputs);
+    assert_eq!(bench.dispatcher.counters().recoveries, 1);
+    assert_eq!(targets(&mut bench, 4, 1), (2, Some(vec![1])), "the new owner has not heard of any");
+    assert_eq!(targets(&mut bench, 4, 2), (1, Some(vec![2])), "one is lost");
+    bench.dispatcher.membership().started(5, UnitId(3));
+    assert_eq!(targets(&mut bench, 6, 1), (2, Some(vec![1, 3])), "another one has come");
+    bench.dispatcher.membership().drain(7, UnitId(2), &mut bench.outputs).unwrap();
+    bench.handle_timeout(7 + 1_000 * MS);
+    let (owner, named) = targets(&mut bench, 8 + 1_000 * MS, 1);
+    assert!(owner != 2 && named.is_some(), "it has moved: {owner}, {named:?}");
+    bench.dispatcher.membership().lose(9 + 1_000 * MS, UnitId(1), &mut bench.outputs);
+    assert_eq!(bench.dispatcher.counters().flows_lost, 0);
+}
+
+#[test]
+fn the_last_unit_continues_a_sheltered_flow_with_its_own_replica() {
+    let config = Config { mode: Granularity::Flow, targets_count: 1, ..fixed(2) };
+    let mut bench = Bench::new(Config { choice: UnitChoice::RoundRobin, ..config });
+    let (_, stamp) = bench.packet(1, 1, 100);
+    bench.dispatcher.membership().suspect(UnitId(0), true);
+    let (unit, next) = bench.packet(2, 1, 100);
+    assert_eq!((unit, next.epoch), (UnitId(1), 2));
+    bench.dispatcher.membership().lose(3, UnitId(0), &mut bench.outputs);
+    bench.take();
+    let (flow, epoch) = (stamp.flow, next.epoch);
+    bench.handle_message(4, UnitId(1), FromUnit::Lost { flow, epoch });
+    let recover = FromDispatcher::Recover { flow, epoch, last: 1, holders: vec![], targets: vec![] };
+    assert_eq!(bench.take(), [send(1, recover)]);
+    bench.handle_message(5, UnitId(1), FromUnit::Recovered { flow, epoch, lacks: None });
+    assert_eq!(bench.take(), [send(1, FromDispatcher::End { flow })], "it had none");
+}

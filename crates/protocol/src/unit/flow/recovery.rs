@@ -178,6 +178,7 @@ impl Flow {
         cx.counters.states_recovered += 1;
         cx.counters.packets_unrecovered += lacks;
         if lacks > 0 {
+            cx.engine.miss(cx.now_ns, cx.flow, lacks);
             cx.note(FlowPlace::new(cx.flow, epoch, last), TimelineEvent::GivenUp { packets: lacks });
         }
         self.sent.forget();
