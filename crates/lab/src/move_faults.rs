@@ -340,7 +340,7 @@ mod tests {
     fn flows_that_are_replicated_survive_their_source() {
         let without = run(0, MessageKind::Release, MoveFault::ReceiverBefore);
         assert_eq!(without, FaultyMoveOutcome { flows_lost: 8, ..NOTHING });
-        // Except one: its last packet arrived just before.
+        // Each with its replica, even if its last packet had arrived just before.
         let with = run(2, MessageKind::Release, MoveFault::ReceiverBefore);
         assert_eq!(with, FaultyMoveOutcome { flows_lost: 0, ..NOTHING });
     }
