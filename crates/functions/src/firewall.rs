@@ -274,7 +274,7 @@ impl NetworkFunction for Firewall {
         (state.judged, state.quick) = (0, 0);
     }
 
-    /// Looks for the connection anew: segments that passed elsewhere count as sent.
+    /// Looks for the connection again: segments that passed elsewhere count as sent.
     fn flow_lags(&self, state: &mut State, _context: &mut Context<'_>) {
         state.ends.lag();
     }

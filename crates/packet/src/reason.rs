@@ -264,8 +264,8 @@ reasons! {
     /// Intrusion detection: a message is longer than what is inspected of it, and the policy drops
     /// its flow.
     IdsBeyond = "ids-beyond",
-    /// The packet was at a unit that was lost, on its way there, or waited for a state that was lost
-    /// with it.
+    /// The packet was at a unit that was lost, on its way there, or waited for a state that was
+    /// lost with it.
     UnitLost = "unit-lost",
     /// The packet begins a flow, and there is no unit for it: all are lost, or give their flows
     /// away.
