@@ -314,8 +314,8 @@ impl World {
         all
     }
 
-    /// Returns those of the processed packets that a flow's state must have: not those that it lacks
-    /// because an earlier state was lost.
+    /// Returns those of the processed packets that a flow's state must have: not those that it
+    /// lacks because an earlier state was lost.
     pub fn lasting<'a>(
         &self,
         flow: FlowId,
