@@ -4,7 +4,7 @@ use crate::dispatcher::config::{Config, Granularity};
 use crate::dispatcher::fleet::Fleet;
 use crate::dispatcher::flow::Flow;
 use crate::dispatcher::flows::FlowMatch;
-use crate::dispatcher::owners::Owners;
+use crate::dispatcher::owners::{Owners, sound_target};
 use crate::dispatcher::units::{UnitState, Units};
 use crate::message::UnitId;
 
@@ -94,7 +94,7 @@ impl Cuts {
         }
         // Its state cannot be fetched now, but a replica may be the same.
         if fleet.units().is_passed_over(flow.owner()) {
-            let has_refuge = owners.sound_target(found.index, fleet.units()).is_some();
+            let has_refuge = sound_target(owners, found.index, fleet.units()).is_some();
             return (has_refuge && owners.group_of(found.index).is_none()).then_some(FlowletCut::Silence);
         }
         if flow.has_ended_flowlet() {

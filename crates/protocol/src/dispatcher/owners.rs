@@ -23,6 +23,7 @@ use crate::dispatcher::step::Step;
 use crate::dispatcher::units::{UnitState, Units};
 
 pub use aliases::Aliases;
+pub(crate) use recovery::sound_target;
 pub use view::{FlowStatus, OwnersView};
 
 /// The live flows, and the unit that owns each.

@@ -12,6 +12,7 @@ use crate::dispatcher::assign::UnitPick;
 use crate::dispatcher::flowlet::FlowletCut;
 use crate::dispatcher::flows::{FlowGuess, FlowMatch};
 use crate::dispatcher::output::{Dispatched, DispatcherOutput, NumberedPacket, PacketArrival};
+use crate::dispatcher::owners::sound_target;
 use crate::dispatcher::step::Step;
 
 impl Dispatcher {
@@ -232,7 +233,7 @@ impl Dispatcher {
         let refusers = self.owners.flows().flowlet(found.index).refusers();
         let is_grouped = self.owners.group_of(found.index).is_some();
         let refuge = match cut {
-            FlowletCut::Silence => self.owners.sound_target(found.index, self.fleet.units()),
+            FlowletCut::Silence => sound_target(&self.owners, found.index, self.fleet.units()),
             _ => None,
         };
         let fleet = &mut self.fleet;

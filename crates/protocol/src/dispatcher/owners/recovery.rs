@@ -39,17 +39,17 @@ impl Owners {
     pub fn recoveries<'a>(&'a mut self, units: &'a Units) -> Recoveries<'a> {
         Recoveries { owners: self, units }
     }
+}
 
-    /// Returns the sound target of a flow's replicas with the fewest flows, if it has not refused
-    /// the flow.
-    pub fn sound_target(&self, index: u32, units: &Units) -> Option<UnitId> {
-        let (flow, flowlet) = (self.flows.get(index), self.flows.flowlet(index));
-        let may_take = |unit: &UnitId| {
-            let is_target = *unit != flow.owner() && flowlet.targets().contains(*unit);
-            is_target && units.is_sound(*unit) && !flowlet.refusers().contains(*unit)
-        };
-        units.active().iter().copied().filter(may_take).min_by_key(|&unit| (self.count_of(unit), unit))
-    }
+/// Returns the sound target of a flow's replicas with the fewest flows, if it has not refused the
+/// flow.
+pub(crate) fn sound_target(owners: &Owners, index: u32, units: &Units) -> Option<UnitId> {
+    let (flow, flowlet) = (owners.flows.get(index), owners.flows.flowlet(index));
+    let may_take = |unit: &UnitId| {
+        let is_target = *unit != flow.owner() && flowlet.targets().contains(*unit);
+        is_target && units.is_sound(*unit) && !flowlet.refusers().contains(*unit)
+    };
+    units.active().iter().copied().filter(may_take).min_by_key(|&unit| (owners.count_of(unit), unit))
 }
 
 impl Recoveries<'_> {
