@@ -422,12 +422,16 @@ impl<N: Network> RemoteUnits<N> {
                 }
                 (_, Some(number)) => {
                     self.homes.get_mut(number).fault = reason;
-                    self.homes.get_mut(number).link
+                    None
                 }
                 _ => None,
             };
-            // The node is silent, and its host says that no process listens there.
-            if let Some(peer) = peer.filter(|&peer| self.peers.is_suspect_at(peer, &refused_at)) {
+            // The unit is silent, and its host says that no process listens there. A host may be
+            // wrong, as while its packet filter is reloaded: without replicas, that would cost
+            // flows that waiting saves.
+            let has_replicas = self.config.copies > 0;
+            let is_gone = |&peer: &PeerId| has_replicas && self.peers.is_suspect_at(peer, &refused_at);
+            if let Some(peer) = peer.filter(is_gone) {
                 event::process_gone(&name);
                 self.peers.count_dead();
                 self.disconnect(peer);

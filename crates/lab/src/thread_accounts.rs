@@ -76,11 +76,11 @@ mod tests {
             ThreadAccount::of_this_thread().unwrap().since(before)
         };
         assert!(waits().waits >= 5.0);
-        let all = ThreadAccount::of_all_threads().unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let other = waits();
-                let sum = ThreadAccount::of_all_threads().unwrap().since(all);
+                // Other threads of the process may end at any time, and their accounts with them.
+                let sum = ThreadAccount::of_all_threads().unwrap();
                 assert!(sum.waits >= other.waits && other.waits >= 5.0);
             });
         });

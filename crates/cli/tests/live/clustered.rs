@@ -1,6 +1,7 @@
 //! A dispatcher between real hosts, and units on hosts of their own. Connections last while units
 //! are restarted one by one or get another policy, and while an operator moves flows to and fro.
 
+use std::path::PathBuf;
 use std::process::{Child, Stdio};
 
 use serde_json::Value;
@@ -73,6 +74,31 @@ fn units_are_restarted_one_by_one_while_connections_go_on() {
     assert!(moved > 0, "{report}");
 }
 
+/// Number of downloads that run at a time while a unit is killed.
+const DOWNLOADS: u16 = 9;
+
+/// Returns the path of a download's file.
+fn fetched(network: &Network, download: u16) -> PathBuf {
+    network.path(&format!("fetched-{download}"))
+}
+
+/// Begins slow downloads of the served file, and waits until each has some of it.
+fn begin_downloads(network: &Network) -> Vec<Child> {
+    wait_until("the first download succeeds", || {
+        network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.2:8000/file").status.success()
+    });
+    let downloads = (0..DOWNLOADS).map(|number| {
+        let path = fetched(network, number).display().to_string();
+        let args = ["-sS", "--limit-rate", RATE, "-o", &path, "http://10.7.0.2:8000/file"];
+        network.inside.command("curl").args(args).spawn().unwrap()
+    });
+    let downloads = downloads.collect();
+    wait_until("all have begun", || {
+        (0..DOWNLOADS).all(|number| fetched(network, number).metadata().is_ok_and(|of| of.len() > 0))
+    });
+    downloads
+}
+
 /// No host waits for a connection that has ended with its unit.
 #[test]
 fn hosts_of_flows_of_a_killed_unit_are_reset() {
@@ -80,19 +106,7 @@ fn hosts_of_flows_of_a_killed_unit_are_reset() {
     let units = start_units(&network, POLICY, false);
     let up = network.up(POLICY, "--cluster dispatcher.toml --assign round-robin");
     let (_, _server) = serve_file(&network);
-    wait_until("the first download succeeds", || {
-        network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.2:8000/file").status.success()
-    });
-    let file = |number: u16| network.path(&format!("fetched-{number}"));
-    let downloads = (0..9).map(|number| {
-        let (rate, file) = (["-s", "--limit-rate", RATE, "-o"], file(number).display().to_string());
-        let args = rate.into_iter().chain([&*file, "http://10.7.0.2:8000/file"]);
-        network.inside.command("curl").args(args).spawn().unwrap()
-    });
-    let downloads: Vec<Child> = downloads.collect();
-    wait_until("all have begun", || {
-        (0..9).all(|number| file(number).metadata().is_ok_and(|of| of.len() > 0))
-    });
+    let downloads = begin_downloads(&network);
     units[0].signal("KILL");
     // Connections of other units continue; the others are reset (56: a failure in receiving).
     let codes = downloads.into_iter().map(|mut download| download.wait().unwrap().code());
@@ -114,24 +128,13 @@ fn flows_of_a_killed_unit_continue_with_replicas() {
     let units = start_units(&network, POLICY, false);
     let up = network.up(POLICY, "--cluster dispatcher.toml --assign round-robin --copies 2");
     let (file, _server) = serve_file(&network);
-    wait_until("the first download succeeds", || {
-        network.inside.output("curl -sf -m 5 -o /dev/null -r 0-99 http://10.7.0.2:8000/file").status.success()
-    });
-    let fetched = |number: u16| network.path(&format!("fetched-{number}"));
-    let downloads = (0..9).map(|number| {
-        let path = fetched(number).display().to_string();
-        let args = ["-sS", "--limit-rate", RATE, "-o", &path, "http://10.7.0.2:8000/file"];
-        network.inside.command("curl").args(args).spawn().unwrap()
-    });
-    let downloads: Vec<Child> = downloads.collect();
-    wait_until("all have begun", || {
-        (0..9).all(|number| fetched(number).metadata().is_ok_and(|of| of.len() > 0))
-    });
+    let downloads = begin_downloads(&network);
     units[0].signal("KILL");
     for mut download in downloads {
         assert!(download.wait().unwrap().success());
     }
-    assert!((0..9).all(|number| std::fs::read(fetched(number)).unwrap() == file), "a file is damaged");
+    let is_whole = |number: u16| std::fs::read(fetched(&network, number)).unwrap() == file;
+    assert!((0..DOWNLOADS).all(is_whole), "a file is damaged");
     let report = up.end();
     let units = &report["units"];
     assert!(units["flows_recovered"].as_u64() > Some(0), "{report}");
