@@ -34,7 +34,7 @@ thread_local! {
 }
 
 /// Creates the timeline of a simulation of this thread. A later panic of the thread prints its
-/// [report](report) before its message, unless the next simulation has begun.
+/// [report] before its message, unless the next simulation has begun.
 pub fn simulated_timeline() -> Arc<EventTimeline> {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {
